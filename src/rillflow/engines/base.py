@@ -1,0 +1,132 @@
+"""The whole contract between the scheduler and an engine.
+
+An engine knows actors, requests, messages, references, events and a clock. It knows nothing of
+flows and has no policy: who restarts, retries or waits is decided by the scheduler. The loop is
+
+    engine.start(actor) ... engine.request(...) ... engine.tell(...)
+    for event in engine.wait(timeout): scheduler.handle(event)
+
+Messages and requests to one actor are handled in the order in which they were sent.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rillflow.errors import UserFailure
+from rillflow.types import Header, Placement, Provenance, Ref
+
+
+@dataclass(frozen=True)
+class ActorSpec:
+    """All an engine needs to bring one incarnation of an actor to life."""
+
+    name: str
+    index: int
+    incarnation: int
+    seed: int
+    placement: Placement
+    code: bytes
+    """cloudpickle of (factory, args, kwargs)"""
+    handle: Any
+    """the ActorHandle, as operators see it"""
+    resources: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A request was answered."""
+
+    actor: str
+    incarnation: int
+    request: int
+    header: Header
+    payload: Ref | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """User code raised: in a request, or in the handler of a message (`request` is None)."""
+
+    actor: str
+    incarnation: int
+    request: int | None
+    failure: UserFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The actor is gone: its process died, or its constructor raised (`failure` says how)."""
+
+    actor: str
+    incarnation: int
+    reason: str
+    failure: UserFailure | None = None
+
+
+Event = Completed | Failed | Lost
+
+
+class Engine(ABC):
+    """Brings actors to life and carries requests, messages and references between them."""
+
+    name: str
+
+    def open(self, seed: int) -> None:  # noqa: B027 - most engines need nothing here
+        """Called once, before the first actor starts."""
+
+    @abstractmethod
+    def start(self, spec: ActorSpec) -> None:
+        """Bring an actor to life; what is sent to it meanwhile is handled afterwards."""
+
+    @abstractmethod
+    def install(self, actor: str, pipeline: str, code: bytes) -> None:
+        """Give an actor a source method and a chain of transforms, under a name."""
+
+    @abstractmethod
+    def request(
+        self, actor: str, request: int, pipeline: str, seq: int,
+        payload: Ref | None = None, provenance: Provenance = (),
+    ) -> None:  # fmt: skip
+        """Ask for the next item of a pipeline (made from `payload`, if there is one)."""
+
+    @abstractmethod
+    def tell(self, actor: str, method: str, payload: Ref, spread: bool, version: int | None) -> None:
+        """Call a method of an actor without an answer: with `payload`, or its elements if `spread`."""
+
+    @abstractmethod
+    def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
+        """Call a method of an actor's host (`get_state`, `set_state`, `invoke`); it is answered."""
+
+    @abstractmethod
+    def put(self, value: Any) -> Ref:
+        """Serialise a value once, for any number of `tell`s."""
+
+    @abstractmethod
+    def kill(self, actor: str) -> None:
+        """End an actor at once; nothing more is heard of this incarnation."""
+
+    @abstractmethod
+    def wait(self, timeout: float | None) -> list[Event]:
+        """Events, in the order they happened; blocks until there is one or `timeout` has passed."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """Seconds on this engine's clock; never goes back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every actor and free everything; safe to call twice."""
+
+    def spend(self, operator: str, wall: float, cpu: float) -> None:  # noqa: B027
+        """An operator in the driver has worked for so long; only virtual clocks care."""
+
+    def cut(self, seed: int, clock: float) -> None:  # noqa: B027
+        """The run was saved, or restored, here: go on from this seed (and virtual time)."""
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of the actors that have a process of their own."""
+        return {}

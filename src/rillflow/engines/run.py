@@ -1,0 +1,265 @@
+"""A running flow: the one driver loop, and what a user can ask of it."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from rillflow.engines.base import Engine
+from rillflow.engines.registry import make_engine
+from rillflow.errors import BuildError, RunError
+from rillflow.graph.check import check
+from rillflow.graph.handles import ActorHandle, Actors
+from rillflow.graph.node import Node
+from rillflow.graph.program import Program
+from rillflow.scheduler import membership, report, snapshot
+from rillflow.scheduler.envelope import Blocked, Envelope
+from rillflow.scheduler.fleet import Actor, Request
+from rillflow.scheduler.ledger import Ledger
+from rillflow.scheduler.scheduler import Scheduler
+from rillflow.scheduler.stats import RunStats
+from rillflow.types import FailurePolicy, Header, Reaction, Ref
+
+T = TypeVar("T")
+
+
+class Run(Generic[T]):
+    """One run of a flow. Iterate it for items; leave its `with` block, or call `stop`, to end it.
+
+    Scheduling happens only inside `next()`: the body of the user's loop is part of the step that
+    answers an item, and actors work on meanwhile.
+    """
+
+    def __init__(
+        self,
+        root: Node,
+        engine: str | Engine,
+        *,
+        seed: int = 0,
+        on_failure: FailurePolicy | Reaction | None = None,
+        trace: bool = False,
+    ) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise BuildError(f"a seed is a whole number; got {seed!r}.")
+        self.program = Program(root)
+        self.engine = make_engine(engine)
+        check(self.program)
+        self.trace: list[tuple[Any, ...]] = []
+        self._scheduler = Scheduler(self.program, self.engine, seed, FailurePolicy.of(on_failure))
+        if trace:
+            self._scheduler.fleet.log = lambda *what: self.trace.append((self.engine.now(), *what))
+        self._seed = seed
+        self._started = False
+        self._stopped = False
+        self._ended = False
+        self._output: Envelope | None = None
+        self._begin = 0.0
+        self._waited = 0.0
+        self._restore: dict[str, Any] | None = None
+        self._finalizer = weakref.finalize(self, self.engine.close)
+
+    # -- iteration -----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._ended or self._stopped:
+            raise StopIteration
+        self._start()
+        if self._output is not None:
+            self._output.release()
+            self._output = None
+        scheduler = self._scheduler
+        self._take_events(0.0)
+        while True:
+            self._raise_errors()
+            pulled = scheduler.pull()
+            if type(pulled) is Envelope:
+                value = pulled.read()
+                for ticket in pulled.tickets:
+                    ticket.finish("delivered")
+                self._output = pulled
+                return value  # type: ignore[no-any-return]
+            if pulled is Blocked.PROGRESSED:
+                self._take_events(0.0)
+            elif pulled is Blocked.ENDED:
+                self._raise_errors()
+                self._ended = True
+                self._begin, self._final = self._begin, self.stats()
+                self.engine.close()
+                raise StopIteration
+            else:
+                self._wait(pulled)
+
+    def _start(self) -> None:
+        if self._started:
+            return
+        self._started = True
+        self.engine.open(self._seed)
+        self._begin = self.engine.now()
+        self._scheduler.start()
+        if self._restore is None:
+            self._scheduler.begin()
+        else:
+            self._scheduler.fleet.paused = True
+            state, self._restore = self._restore, None
+            snapshot.restore(self, self._scheduler, state)
+
+    def _wait(self, status: Any) -> None:
+        """Nothing can be pulled: let time pass until something happens."""
+        fleet = self._scheduler.fleet
+        if not fleet.expects_events:
+            self._raise_errors()
+            raise self._scheduler.deadlock(status)
+        before = self.engine.now()
+        self._take_events(fleet.until_next_timer())
+        self._waited += self.engine.now() - before
+
+    def _take_events(self, timeout: float | None) -> None:
+        for event in self.engine.wait(timeout):
+            self._scheduler.handle(event)
+        self._scheduler.settle()
+
+    def _raise_errors(self) -> None:
+        errors = self._scheduler.fleet.errors
+        if errors:
+            raise errors.popleft()
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Run[T]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every actor and free everything. Safe to call twice, and from anywhere."""
+        if self._started and not self._stopped and not self._ended:
+            self._final = self.stats()
+        self._stopped = True
+        self._finalizer()
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def stats(self) -> RunStats:
+        """Per operator: items, rates, busy time, depth, lag; and a verdict on the bottleneck."""
+        if self._ended or self._stopped:
+            final: RunStats | None = getattr(self, "_final", None)
+            if final is not None:
+                return final
+        seconds = self.engine.now() - self._begin if self._started else 0.0
+        return report.run_stats(self._scheduler, seconds, self._waited)
+
+    def ledger(self) -> Ledger:
+        """What became of every request; `print` it."""
+        return self._scheduler.ledger
+
+    def explain(self) -> str:
+        """The flow as a text tree."""
+        from rillflow.graph.render import to_text
+
+        return to_text(self.program.root)
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Counters of the run as a whole, such as late results rejected."""
+        return self._scheduler.fleet.counters
+
+    def on_metrics(self, listener: Callable[[str, int, dict[str, Any]], None]) -> None:
+        """Call `listener(actor, seq, metrics)` for metrics that travel with the answers."""
+        self._scheduler.metrics_listeners.append(listener)
+
+    def workers(self) -> dict[str, dict[str, Any]]:
+        """Each actor: its state, incarnation, process id, restarts and errors."""
+        pids = self.engine.pids()
+        return {
+            a.name: {"status": a.status, "incarnation": a.incarnation, "pid": pids.get(a.name),
+                     "restarts": a.counters["restarts"], "errors": a.counters["errors"],
+                     "in_flight": len(a.requests)}
+            for a in self._scheduler.fleet.actors.values()
+        }  # fmt: skip
+
+    # -- acting --------------------------------------------------------------------------------
+
+    def call(self, actor: ActorHandle | str, method: str, *args: Any) -> Any:
+        """Call a method of an actor and wait for the answer; for inspection, not for operators."""
+        return self.ask(self._find(actor), "invoke", (method, args))
+
+    def send(self, to: ActorHandle | Actors, method: str, *args: Any, version: int | None = None) -> None:
+        """Send a message to actors, as an operator would."""
+        self._start()
+        self._scheduler.send(to, method, args, version)
+
+    def add_workers(self, count: int = 1, group: Actors | None = None) -> list[str]:
+        """Add actors to a source group while the flow runs; returns their names."""
+        self._start()
+        return membership.add(self._scheduler, count, group)
+
+    def remove_worker(self, name: str) -> None:
+        """Stop asking an actor; it ends when what it was asked for is delivered."""
+        self._start()
+        self._scheduler.fleet.remove(self._find(name))
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything a resumed run needs: a cut at a step boundary, with no request on its way."""
+        self._start()
+        return snapshot.take(self, self._scheduler)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state taken by `get_state`; before the first item."""
+        if self._started:
+            raise RunError("set_state restores a run before its first item; this one has begun.")
+        self._restore = state
+
+    def _find(self, actor: ActorHandle | str) -> Actor:
+        self._start()
+        fleet = self._scheduler.fleet
+        if isinstance(actor, ActorHandle):
+            actor = self.program.actor_name(actor)
+        if actor not in fleet.actors:
+            raise BuildError(f"no actor {actor!r} in this run; there are {sorted(fleet.actors)}.")
+        return fleet.actors[actor]
+
+    def quiesce(self) -> None:
+        """Let every request come in, and make no new ones; the cut of a snapshot."""
+        fleet = self._scheduler.fleet
+        fleet.paused = True
+        if self._output is not None:
+            self._output.release()
+            self._output = None
+        while fleet.by_request or any(a.status == "waiting" for a in fleet.actors.values()):
+            self._take_events(fleet.until_next_timer())
+
+    def ask(self, actor: Actor, method: str, argument: Any) -> Any:
+        """Ask an actor's host and handle events until it answers."""
+        answer = _Answer(f"{method} of {actor.name}")
+        self._scheduler.fleet.call(actor, answer, method, self.engine.put(argument))
+        while not answer.done:
+            self._take_events(self._scheduler.fleet.until_next_timer())
+            self._raise_errors()
+        return None if answer.payload is None else answer.payload.get()
+
+
+class _Answer:
+    """The target of a call."""
+
+    def __init__(self, operator: str) -> None:
+        self.operator = operator
+        self.done = False
+        self.payload: Ref | None = None
+
+    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
+        self.done, self.payload = True, payload
+
+    def abandoned(self, request: Request) -> None:
+        self.done = True
+
+    def actor_back(self) -> None:
+        pass
+
+    def actor_gone(self) -> None:
+        pass

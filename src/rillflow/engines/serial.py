@@ -1,0 +1,87 @@
+"""Values as bytes: one pickle and its arrays beside it, so that arrays are never copied twice.
+
+Only code and data of the same run travel this way, between a driver and the actors it started;
+nothing of it is ever written to a file or read from one.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from rillflow.types import Ref
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class Packed:
+    """A value as bytes: the pickle, and the raw buffers of its arrays."""
+
+    body: Buffer
+    buffers: Sequence[Buffer]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in all."""
+        return len(self.body) + sum(len(buffer) for buffer in self.buffers)
+
+
+def pack(value: Any, *, by_value: bool = True) -> Packed:
+    """Serialise; the buffers are views of the value's own memory.
+
+    `by_value` ships classes of `__main__` along (towards actors); without it the quick pickler is
+    tried first (back to the driver, which knows them).
+    """
+    views: list[pickle.PickleBuffer] = []
+    body: bytes | None = None
+    if not by_value:
+        try:
+            body = pickle.dumps(value, 5, buffer_callback=views.append)
+        except Exception:  # a class that was shipped by value has to travel back by value
+            views.clear()
+    if body is None:
+        stream = io.BytesIO()
+        cloudpickle.Pickler(stream, 5, buffer_callback=views.append).dump(value)
+        body = stream.getvalue()
+    return Packed(body, [view.raw() for view in views])
+
+
+def unpack(packed: Packed) -> Any:
+    """The value; its arrays are read-only views of the buffers."""
+    return pickle.loads(packed.body, buffers=packed.buffers)
+
+
+class PackedRef(Ref):
+    """A value held as bytes: read when needed, forwarded as it is."""
+
+    __slots__ = ("packed",)
+
+    def __init__(self, packed: Packed) -> None:
+        self.packed = packed
+
+    @staticmethod
+    def of(value: Any, *, by_value: bool = True) -> PackedRef:
+        """Serialise a value and cut every tie to its memory."""
+        packed = pack(value, by_value=by_value)
+        return PackedRef(Packed(packed.body, [bytes(buffer) for buffer in packed.buffers]))
+
+    def get(self) -> Any:
+        return unpack(self.packed)
+
+
+class ValueRef(Ref):
+    """A value that stays in this process, between the driver and its own threads."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def get(self) -> Any:
+        return self.value

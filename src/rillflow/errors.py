@@ -1,0 +1,202 @@
+"""Every error rillflow raises, named by the phase in which it is found.
+
+    RillflowError
+    ├── BuildError            a wrong argument while a flow is being written
+    │   └── TypeMismatch      two neighbouring operators whose annotated types disagree
+    ├── CheckError            a flow that cannot work, found before anything starts
+    └── RunError              something happened while a flow was running
+        ├── OperatorError     user code raised (also an instance of the original exception's type)
+        ├── ActorStartError   the constructor of an actor raised
+        ├── WorkerLost        an actor's process died, hung, or was killed
+        ├── DeadlockError     nothing can ever happen again in this run
+        └── EngineError       the engine itself cannot do what was asked
+
+Messages state the rule, the offender and the way out.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sysconfig
+import traceback
+from dataclasses import dataclass
+
+
+class RillflowError(Exception):
+    """Base class of everything rillflow raises on purpose."""
+
+
+class BuildError(RillflowError, ValueError):
+    """A wrong argument while a flow is being written."""
+
+
+class TypeMismatch(BuildError):
+    """Two neighbouring operators whose annotated types are known to disagree."""
+
+
+class CheckError(RillflowError):
+    """A flow that cannot work; `problems` lists every reason found."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        head = "this flow cannot run" if len(problems) == 1 else f"this flow has {len(problems)} problems"
+        super().__init__(head + ":\n" + "\n".join(f"  - {problem}" for problem in problems))
+
+
+class RunError(RillflowError):
+    """Something happened while a flow was running."""
+
+
+class DeadlockError(RunError):
+    """Nothing can ever happen again in this run."""
+
+
+class EngineError(RunError):
+    """The engine itself cannot do what was asked."""
+
+
+class WorkerLost(RunError):
+    """An actor's process died, hung, or was killed."""
+
+
+class EndOfStream(Exception):  # noqa: N818 - a signal, like StopIteration
+    """Raised by a source actor's method to say: this shard has no more items.
+
+    `StopIteration` from user code is an error, never the end of a stream.
+    """
+
+
+class NotReady(Exception):  # noqa: N818 - a signal, like StopIteration
+    """Raised by a source actor's method to say: nothing yet, ask again after my next message.
+
+    The scheduler parks the shard and asks again when a message has been sent to the actor,
+    so that a replay buffer below `learning_starts` costs nothing. Users never see it.
+    """
+
+
+@dataclass(frozen=True)
+class UserFailure:
+    """An exception of user code as plain data, so that it survives any process boundary."""
+
+    type_name: str
+    message: str
+    frame: str
+    """the user's own line: file, line number, function and source text"""
+    traceback: str
+    pickled: bytes | None = None
+    """the exception itself, when it can be pickled"""
+    operator: str = ""
+    """label of the operator inside the actor that raised, empty for the actor's own method"""
+
+
+def describe_exception(error: BaseException, operator: str = "") -> UserFailure:
+    """Turn a caught exception into data that can cross a process boundary."""
+    import cloudpickle
+
+    try:
+        pickled: bytes | None = cloudpickle.dumps(error)
+        cloudpickle.loads(pickled)
+    except Exception:  # any class may refuse to be pickled or rebuilt; the text is kept
+        pickled = None
+    return UserFailure(
+        type_name=type(error).__name__,
+        message=str(error),
+        frame=user_frame(error),
+        traceback="".join(traceback.format_exception(error)),
+        pickled=pickled,
+        operator=operator,
+    )
+
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_LIBRARIES = tuple(
+    path
+    for path in {sysconfig.get_paths()[key] for key in ("stdlib", "purelib", "platlib")}
+    if path
+)
+
+
+def user_frame(error: BaseException) -> str:
+    """The deepest frame of the traceback that is the user's own code, as text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [f for f in frames if not f.filename.startswith(_PACKAGE)]
+    own = [f for f in ours if not f.filename.startswith(_LIBRARIES)] or ours or list(frames)
+    if not own:
+        return "(no frame)"
+    frame = own[-1]
+    line = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
+    return f"{frame.filename}:{frame.lineno} in {frame.name}\n    {line}"
+
+
+class OperatorError(RunError):
+    """User code raised inside an operator or an actor.
+
+    The class actually raised also inherits from the original exception's type where Python
+    allows it, so `except ValueError` works as if the code had run in place.
+    """
+
+    operator: str
+    actor: str | None
+    failure: UserFailure
+
+    @staticmethod
+    def build(failure: UserFailure, operator: str, actor: str | None) -> OperatorError:
+        """The error to raise for `failure`, naming the operator path and the user's frame."""
+        where = f" in actor {actor!r}" if actor else ""
+        text = (
+            f"{failure.type_name}: {failure.message}\n"
+            f"  your code: {failure.frame}\n"
+            f"  operator:  {operator}{where}"
+        )
+        if actor:
+            text += "\n  remote traceback:\n" + "".join(
+                f"    {line}\n" for line in failure.traceback.rstrip().splitlines()
+            )
+        original = _unpickle(failure.pickled)
+        error = _dual_error(text, original)
+        error.operator, error.actor, error.failure = operator, actor, failure
+        error.__cause__ = original
+        return error
+
+
+class ActorStartError(OperatorError):
+    """The constructor of an actor raised."""
+
+    @staticmethod
+    def build(failure: UserFailure, operator: str, actor: str | None) -> OperatorError:
+        """As `OperatorError.build`, saying that the constructor is to blame."""
+        error = OperatorError.build(failure, f"{operator} (constructor)", actor)
+        started = ActorStartError(*error.args)
+        started.operator, started.actor, started.failure = operator, actor, failure
+        started.__cause__ = error.__cause__
+        return started
+
+
+def _unpickle(data: bytes | None) -> BaseException | None:
+    import cloudpickle
+
+    if data is None:
+        return None
+    error = cloudpickle.loads(data)
+    return error if isinstance(error, BaseException) else None
+
+
+def _dual_error(text: str, original: BaseException | None) -> OperatorError:
+    """An OperatorError that is also an instance of the original's class, if Python allows it.
+
+    A StopIteration must never be re-raised as one: it would end the user's own loop.
+    """
+    if original is not None and isinstance(original, Exception):
+        cls = type(original)
+        if not issubclass(cls, StopIteration | StopAsyncIteration | OperatorError):
+            try:
+                dual = type(f"OperatorError[{cls.__name__}]", (OperatorError, cls), {})
+                error = dual.__new__(dual, text)
+                Exception.__init__(error, text)
+                error.__dict__.update(getattr(original, "__dict__", {}))
+                if str(error) == text:
+                    return error  # type: ignore[no-any-return]
+            except TypeError:
+                return OperatorError(text)
+    return OperatorError(text)

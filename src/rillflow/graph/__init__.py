@@ -1,0 +1,1 @@
+"""The program as data: no threads, no processes, no numpy."""

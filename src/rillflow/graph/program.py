@@ -1,0 +1,152 @@
+"""A flow as a whole: its nodes in order, each with a unique, stable, readable name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from rillflow.graph.handles import ActorHandle, Actors, Background, Handle, Queue
+from rillflow.graph.node import Node
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard of a parallel flow: an actor, the method that makes items, transforms behind it."""
+
+    actor: ActorHandle
+    method: str
+    source: Node
+    chain: tuple[Node, ...]
+
+
+class Program:
+    """Everything behind one output node, found by walking the graph; building it starts nothing."""
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+        self.nodes = tuple(_ordered(root))
+
+    @cached_property
+    def names(self) -> dict[Node, str]:
+        """A unique name per node: the user's own, or the label, numbered where it repeats."""
+        taken = {node.name for node in self.nodes if node.name is not None}
+        names: dict[Node, str] = {}
+        for node in self.nodes:
+            names[node] = node.name or _fresh(node.label, taken)
+            taken.add(names[node])
+        return names
+
+    @cached_property
+    def groups(self) -> tuple[Actors, ...]:
+        """Every group of actors, in order of first use; those of background operators last."""
+        found: dict[str, Actors] = {}
+        for node in self.nodes:
+            group = node.options.get("actors")
+            if group is not None:
+                found.setdefault(group.uid, group)
+            for handle in _captured_groups(node):
+                found.setdefault(handle.uid, handle)
+        for background in self.backgrounds:
+            found.setdefault(background.actors.uid, background.actors)
+        return tuple(found.values())
+
+    @cached_property
+    def group_names(self) -> dict[str, str]:
+        """A unique name per group of actors, by the group's uid."""
+        taken: set[str] = set()
+        names = {}
+        for group in self.groups:
+            names[group.uid] = _fresh(group.name, taken)
+            taken.add(names[group.uid])
+        return names
+
+    @cached_property
+    def queues(self) -> tuple[Queue[object], ...]:
+        """Every queue, including both of each background operator."""
+        found: dict[str, Queue[object]] = {}
+        for node in self.nodes:
+            queue = node.options.get("queue")
+            if queue is None:
+                continue
+            found.setdefault(queue.uid, queue)
+            if queue.background is not None:
+                for own in (queue.background.inqueue, queue.background.outqueue):
+                    found[own.uid] = own  # the one that knows its background wins
+        return tuple(found.values())
+
+    @cached_property
+    def backgrounds(self) -> tuple[Background, ...]:
+        """Every background operator."""
+        found = {q.background.uid: q.background for q in self.queues if q.background is not None}
+        return tuple(found.values())
+
+    @cached_property
+    def consumers(self) -> dict[Node, list[Node]]:
+        """Which nodes read each node."""
+        readers: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for input_ in node.inputs:
+                readers[input_].append(node)
+        return readers
+
+    def actor_name(self, handle: ActorHandle) -> str:
+        """The name of an actor while the program runs."""
+        return f"{self.group_names[handle.group.uid]}-{handle.index}"
+
+    def shards(self, node: Node) -> list[Shard]:
+        """The shards behind a parallel node."""
+        if node.kind == "transform":
+            return [
+                Shard(s.actor, s.method, s.source, (*s.chain, node)) for s in self.shards(node.inputs[0])
+            ]
+        if node.kind == "shards":
+            every = [shard for input_ in node.inputs for shard in self.shards(input_)]
+            keep = node["keep"]
+            return every if keep is None else [every[i] for i in keep]
+        method = node.options.get("method", "fn")
+        return [Shard(actor, method, node, ()) for actor in node["actors"]]
+
+
+def _ordered(root: Node) -> Iterator[Node]:
+    """Inputs before their readers, left to right, each once; without recursion."""
+    done: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, expanded = stack.pop()
+        if node in done:
+            continue
+        if expanded:
+            done.add(node)
+            yield node
+        else:
+            stack.append((node, True))
+            stack.extend((input_, False) for input_ in reversed(node.inputs))
+
+
+def _fresh(label: str, taken: set[str | None] | set[str]) -> str:
+    if label not in taken:
+        return label
+    number = 2
+    while f"{label}#{number}" in taken:
+        number += 1
+    return f"{label}#{number}"
+
+
+def _captured_groups(node: Node) -> Iterator[Actors]:
+    """Groups of actors that an operator holds, e.g. the replay actors it stores to."""
+    fn = node.options.get("fn")
+    if fn is None:
+        return
+    held = list(getattr(fn, "__dict__", {}).values())
+    closure = getattr(fn, "__closure__", None) or ()
+    for cell in closure:
+        try:
+            held.append(cell.cell_contents)
+        except ValueError:  # a name that is not bound yet
+            continue
+    for value in held:
+        if isinstance(value, Handle):
+            group = value.group if isinstance(value, ActorHandle) else value
+            if isinstance(group, Actors):
+                yield group

@@ -1,0 +1,45 @@
+"""`Enqueue` and `Dequeue`: bounded queues between the branches of a flow."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from rillflow.errors import BuildError
+from rillflow.graph.flow import Flow
+from rillflow.graph.handles import Queue
+from rillflow.graph.node import Node
+
+T = TypeVar("T")
+
+
+class Enqueue(Generic[T]):
+    """Put each item on a queue and pass it on: `flow.for_each(Enqueue(queue))`.
+
+    When the queue is full the branch waits for room (or drops, if the queue says so).
+    """
+
+    def __init__(self, queue: Queue[T]) -> None:
+        if not isinstance(queue, Queue):
+            raise BuildError(f"Enqueue takes a rillflow Queue; got {queue!r}.")
+        self.queue = queue
+
+    def node(self, input_: Node, name: str | None) -> Node:
+        """The graph node behind `input_`."""
+        gives = input_.options.get("gives")
+        options = {"queue": self.queue} | ({} if gives is None else {"gives": gives})
+        return Node(kind="enqueue", label=f"enqueue({self.queue.name})", inputs=(input_,),
+                    name=name, options=options)  # fmt: skip
+
+    def __call__(self, item: T) -> T:
+        raise BuildError(
+            f"Enqueue({self.queue.name!r}) waits for room in its queue, so it must stand alone: "
+            "write flow.for_each(Enqueue(queue)), not inside another function."
+        )
+
+
+def Dequeue(queue: Queue[T], *, name: str | None = None) -> Flow[Any]:  # noqa: N802
+    """The items of a queue as a flow; it ends when every producer has ended and it is empty."""
+    if not isinstance(queue, Queue):
+        raise BuildError(f"Dequeue takes a rillflow Queue; got {queue!r}.")
+    node = Node(kind="dequeue", label=f"dequeue({queue.name})", name=name, options={"queue": queue})
+    return Flow(node)

@@ -1,0 +1,1 @@
+"""Operators that know nothing of reinforcement learning."""

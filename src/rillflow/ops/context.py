@@ -1,0 +1,89 @@
+"""What an operator may ask for by a second parameter `ctx`: provenance, messages, counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+from rillflow.graph.handles import ActorHandle, Actors
+from rillflow.types import ActorInfo, Provenance, Ref
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Context(Protocol):
+    """The item's provenance and the ways to act beyond the item. Never a global."""
+
+    operator: str
+    """name of the operator in the program"""
+    actor: Any
+    """the actor it runs in; None in the driver"""
+    info: ActorInfo | None
+    """name, index, incarnation and seed of that actor"""
+
+    @property
+    def provenance(self) -> Provenance:
+        """Which requests made this item, and with which weights."""
+        ...
+
+    @property
+    def sources(self) -> tuple[ActorHandle, ...]:
+        """The actors that made this item, each once."""
+        ...
+
+    def send(
+        self,
+        to: ActorHandle | Actors | Iterable[ActorHandle],
+        method: str,
+        *args: Any,
+        version: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Call `method(*args)` on actors, without waiting; handled before any later request.
+
+        `version` marks a weights message: it is stamped on later items, and the same version is
+        not sent to the same actor twice. With `key` the newest such message is sent again to an
+        actor that restarts or joins.
+        """
+        ...
+
+    def put(self, value: Any) -> Ref:
+        """Serialise a value once, to send it to many actors."""
+        ...
+
+    def count(self, counter: str, n: int = 1) -> None:
+        """Add to a counter of this operator, shown in `run.stats()`."""
+        ...
+
+    def mark(self, outcome: str) -> None:
+        """Tell the ledger what became of this item: 'trained' or 'stored'."""
+        ...
+
+
+class Operator(Generic[T, U]):
+    """Base class for operators with state. Plain callables work as well; this adds the state protocol.
+
+    A subclass defines `__call__(self, item)` or `__call__(self, item, ctx)`. Set `takes_ref` to be
+    given an item unread, as a `Ref` that can be forwarded without a copy.
+    """
+
+    takes_ref: bool = False
+
+    def get_state(self) -> dict[str, Any]:
+        """State to save; by default the attributes that are plain data."""
+        return {k: v for k, v in vars(self).items() if _plain(v)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore what `get_state` returned."""
+        vars(self).update(state)
+
+
+def _plain(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_plain(v) for v in value)
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _plain(v) for k, v in value.items())
+    return value is None or isinstance(value, bool | int | float | str | bytes) or hasattr(
+        value, "__array__"
+    )

@@ -1,0 +1,148 @@
+"""Where parallel flows come from: existing actors, lists, ranges, iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from rillflow.errors import BuildError, EndOfStream
+from rillflow.graph.annotations import output_type
+from rillflow.graph.flow import ParallelFlow
+from rillflow.graph.handles import Actors
+from rillflow.graph.node import Node, label_of
+from rillflow.types import FailurePolicy, Placement, Reaction
+
+T = TypeVar("T")
+
+
+def from_actors(
+    actors: Actors,
+    method: str = "next",
+    *,
+    concat: Callable[[list[Any]], Any] | None = None,
+    name: str | None = None,
+) -> ParallelFlow[Any]:
+    """One shard per actor; each request calls `method` once. Raise EndOfStream in it to end a shard.
+
+    >>> class Counter:
+    ...     def __init__(self): self.n = 0
+    ...     def next(self): self.n += 1; return self.n
+    >>> from_actors(Actors.of(Counter, 2)).take(4, engine="sim")
+    [1, 1, 2, 2]
+    """
+    if not isinstance(actors, Actors):
+        raise BuildError(f"from_actors takes a group made by Actors.of(...); got {actors!r}.")
+    target = getattr(actors.factory, method, None)
+    if isinstance(actors.factory, type) and not callable(target):
+        raise BuildError(
+            f"from_actors: {label_of(actors.factory)} has no method {method!r} to make items with. "
+            "Define it, or name another with method=..."
+        )
+    gives = {} if target is None else {"gives": output_type(target)}
+    label = f"from_actors({label_of(actors.factory)}.{method})"
+    node = Node(kind="actors", label=label, parallel=True, name=name,
+                options={"actors": actors, "method": method, "concat": concat, **gives})  # fmt: skip
+    return ParallelFlow(node)
+
+
+def from_items(
+    items: Sequence[T],
+    num_shards: int = 2,
+    *,
+    repeat: bool = False,
+    placement: Placement = "process",
+    on_failure: FailurePolicy | Reaction | None = None,
+) -> ParallelFlow[T]:
+    """Deal items to shards in turn: item i goes to shard i mod n."""
+    items = list(items)
+    _shards("from_items", num_shards)
+    dealt = [items[i::num_shards] for i in range(num_shards)]
+    return _iterate(f"from_items({len(items)})", dealt, repeat, placement, on_failure)
+
+
+def from_range(
+    n: int,
+    num_shards: int = 2,
+    *,
+    repeat: bool = False,
+    placement: Placement = "process",
+    on_failure: FailurePolicy | Reaction | None = None,
+) -> ParallelFlow[int]:
+    """0 to n-1 in contiguous slices, one per shard; the last takes the remainder."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise BuildError(f"from_range needs a count of 0 or more; got {n!r}.")
+    _shards("from_range", num_shards)
+    size = n // num_shards
+    bounds = [*(size * i for i in range(num_shards)), n]
+    slices = [range(bounds[i], bounds[i + 1]) for i in range(num_shards)]
+    return _iterate(f"from_range({n})", slices, repeat, placement, on_failure)
+
+
+def from_iterators(
+    iterables: Sequence[Iterable[T] | Callable[[], Iterable[T]]],
+    *,
+    repeat: bool = False,
+    placement: Placement = "process",
+    on_failure: FailurePolicy | Reaction | None = None,
+) -> ParallelFlow[T]:
+    """One shard per iterable, or per function that returns one (a generator cannot be shipped)."""
+    iterables = list(iterables)
+    if not iterables:
+        raise BuildError("from_iterators needs at least one iterable.")
+    label = f"from_iterators({len(iterables)})"
+    return _iterate(label, iterables, repeat, placement, on_failure)
+
+
+def _iterate(
+    label: str,
+    per_shard: Sequence[Any],
+    repeat: bool,
+    placement: Placement,
+    on_failure: FailurePolicy | Reaction | None,
+) -> ParallelFlow[Any]:
+    actors = Actors.of(
+        IteratorActor, len(per_shard), each=[(one,) for one in per_shard], repeat=repeat,
+        name=label.split("(")[0].removeprefix("from_"), placement=placement, on_failure=on_failure,
+    )  # fmt: skip
+    node = Node(kind="actors", label=label, parallel=True, options={"actors": actors, "method": "next"})
+    return ParallelFlow(node)
+
+
+class IteratorActor:
+    """An actor that gives the items of an iterable, once or for ever."""
+
+    def __init__(self, iterable: Any, repeat: bool) -> None:
+        self.iterable = iterable
+        self.repeat = repeat
+        self.position = 0
+        self.iterator = self._start()
+
+    def _start(self) -> Iterator[Any]:
+        return iter(self.iterable() if callable(self.iterable) else self.iterable)
+
+    def next(self) -> Any:
+        """The next item; EndOfStream after the last."""
+        for fresh in (False, True):
+            if fresh:
+                self.iterator, self.position = self._start(), 0
+            for item in self.iterator:
+                self.position += 1
+                return item
+            if not self.repeat:
+                break
+        raise EndOfStream
+
+    def get_state(self) -> int:
+        """How many items of this pass were given."""
+        return self.position
+
+    def set_state(self, position: int) -> None:
+        """Start again and skip what was given."""
+        self.iterator, self.position = self._start(), position
+        for _ in range(position):
+            next(self.iterator, None)
+
+
+def _shards(operator: str, num_shards: object) -> None:
+    if isinstance(num_shards, bool) or not isinstance(num_shards, int) or num_shards < 1:
+        raise BuildError(f"{operator}: num_shards must be a whole number of at least 1; got {num_shards!r}.")

@@ -1,0 +1,1 @@
+"""What may run next: state and rules, without threads, processes, clocks or sockets."""

@@ -1,0 +1,390 @@
+"""Actors as the scheduler sees them: incarnations, requests on their way, messages, supervision.
+
+States of an actor: `live` (started, perhaps still constructing), `waiting` (lost, to be restarted
+after a pause), `leaving` (removed by the user, finishing its requests), `gone`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from rillflow.engines.base import ActorSpec, Completed, Engine, Failed, Lost
+from rillflow.errors import ActorStartError, OperatorError, UserFailure, WorkerLost
+from rillflow.graph.handles import ActorHandle, Actors
+from rillflow.scheduler.ledger import Ticket
+from rillflow.types import FailurePolicy, Header, Ref
+
+
+class Target(Protocol):
+    """Whoever made a request: a shard of a gather, a background operator, a call."""
+
+    operator: str
+
+    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
+        """The answer."""
+        ...
+
+    def abandoned(self, request: Request) -> None:
+        """There will be no answer; the tickets are settled already."""
+        ...
+
+    def actor_back(self) -> None:
+        """A new incarnation of the actor is ready for requests."""
+        ...
+
+    def actor_gone(self) -> None:
+        """The actor will not come back."""
+        ...
+
+
+@dataclass(slots=True)
+class Request:
+    """One request on its way."""
+
+    id: int
+    actor: Actor
+    target: Target
+    seq: int
+    tickets: tuple[Ticket, ...]
+    issued: float
+    own: bool
+    """its ticket was made for it (False: it carries the tickets of an item on its way)"""
+    label: str = ""
+
+
+@dataclass
+class Actor:
+    """One actor of the run."""
+
+    name: str
+    handle: ActorHandle
+    policy: FailurePolicy
+    code: bytes
+    incarnation: int = 0
+    status: Literal["live", "waiting", "leaving", "gone"] = "live"
+    seq: int = 0
+    versions_sent: int = 0
+    last_version: dict[str, int] = field(default_factory=dict)
+    sticky: dict[str, tuple[str, Ref, bool, int | None]] = field(default_factory=dict)
+    requests: dict[int, Request] = field(default_factory=dict)
+    held: dict[int, Ticket] = field(default_factory=dict)
+    """tickets of items kept inside the actor by an operator there"""
+    pipelines: dict[str, bytes] = field(default_factory=dict)
+    targets: list[Target] = field(default_factory=list)
+    parked: list[Callable[[], None]] = field(default_factory=list)
+    """asked again after the next message: shards that answered `not ready`"""
+    restarts: deque[float] = field(default_factory=deque)
+    failures_in_a_row: int = 0
+    busy: float = 0.0
+    counters: Counter[str] = field(default_factory=Counter)
+
+
+class Fleet:
+    """All actors of a run, and the one place that talks to the engine about them."""
+
+    def __init__(self, engine: Engine, seed: int, default_policy: FailurePolicy) -> None:
+        self.engine = engine
+        self.seed = seed
+        self.default_policy = default_policy
+        self.actors: dict[str, Actor] = {}
+        self.by_uid: dict[str, Actor] = {}
+        self.by_request: dict[int, Request] = {}
+        self.errors: deque[Exception] = deque()
+        self.timers: list[tuple[float, int, Callable[[], None]]] = []
+        self.counters: Counter[str] = Counter()
+        self.paused = False
+        """no shard makes a new request while the run is being saved or restored"""
+        self.log: Callable[..., None] = lambda *_: None
+        self._ids = itertools.count(1)
+
+    # -- life and death ------------------------------------------------------------------------
+
+    def add(self, name: str, handle: ActorHandle, code: bytes) -> Actor:
+        """A new actor, started at once."""
+        policy = handle.group.policy or self.default_policy
+        actor = Actor(name, handle, policy, code)
+        self.actors[name] = self.by_uid[handle.uid] = actor
+        self._start(actor)
+        return actor
+
+    def _start(self, actor: Actor) -> None:
+        group: Actors = actor.handle.group
+        self.log("start", actor.name, actor.incarnation)
+        self.engine.start(
+            ActorSpec(
+                name=actor.name, index=actor.handle.index, incarnation=actor.incarnation,
+                seed=derive_seed(self.seed, actor.name, actor.incarnation),
+                placement=group.placement, code=actor.code, handle=actor.handle,
+                resources=group.resources,
+            )
+        )  # fmt: skip
+        for pipeline, code in actor.pipelines.items():
+            self.engine.install(actor.name, pipeline, code)
+        for method, payload, spread, version in actor.sticky.values():
+            self.engine.tell(actor.name, method, payload, spread, version)
+
+    def install(self, actor: Actor, pipeline: str, code: bytes, target: Target) -> None:
+        """Teach an actor a pipeline; repeated for each new incarnation."""
+        actor.pipelines[pipeline] = code
+        actor.targets.append(target)
+        self.engine.install(actor.name, pipeline, code)
+
+    def remove(self, actor: Actor) -> None:
+        """No more requests; the actor ends when those on their way are answered."""
+        actor.status = "leaving"
+        for target in list(actor.targets):
+            target.actor_gone()
+        self._leave_if_idle(actor)
+
+    def _leave_if_idle(self, actor: Actor) -> None:
+        if actor.status == "leaving" and not actor.requests:
+            self._settle_held(actor, "removed")
+            self._retire(actor)
+
+    def _retire(self, actor: Actor) -> None:
+        actor.status = "gone"
+        self.log("gone", actor.name, actor.incarnation)
+        self.engine.kill(actor.name)
+
+    # -- requests and messages -----------------------------------------------------------------
+
+    def request(
+        self, actor: Actor, target: Target, pipeline: str, ticket_of: Callable[[int], Ticket] | None,
+        payload: Ref | None = None, tickets: tuple[Ticket, ...] = (),
+    ) -> Request:  # fmt: skip
+        """Ask an actor for an item; with `tickets`, of an item that is handed to it."""
+        seq = actor.seq
+        actor.seq += 1
+        own = ticket_of is not None
+        if ticket_of is not None:
+            tickets = (ticket_of(seq),)
+        request = Request(next(self._ids), actor, target, seq, tickets, self.engine.now(), own)
+        actor.requests[request.id] = self.by_request[request.id] = request
+        if actor.policy.timeout is not None:
+            self.at(request.issued + actor.policy.timeout, lambda: self._overdue(request))
+        provenance = () if own else tuple(t.source for t in tickets)
+        self.log("request", actor.name, actor.incarnation, seq)
+        self.engine.request(actor.name, request.id, pipeline, seq, payload, provenance)
+        return request
+
+    def call(self, actor: Actor, target: Target, method: str, payload: Ref) -> Request:
+        """Call a method of an actor's host, to be answered to `target`."""
+        request = Request(next(self._ids), actor, target, -1, (), self.engine.now(), False, method)
+        actor.requests[request.id] = self.by_request[request.id] = request
+        self.engine.call(actor.name, request.id, method, payload)
+        return request
+
+    def tell(
+        self, actor: Actor, method: str, payload: Ref, spread: bool,
+        version: int | None = None, key: str | None = None,
+    ) -> None:  # fmt: skip
+        """Send a message; handled before any request issued to the actor later."""
+        if version is not None:
+            channel = key or method
+            if actor.last_version.get(channel) == version:
+                return
+            actor.last_version[channel] = version
+            actor.versions_sent += 1
+            key = channel  # weights are always given to a new incarnation
+        if key is not None:
+            actor.sticky[key] = (method, payload, spread, version)
+        if actor.status in ("live", "leaving"):
+            self.log("tell", actor.name, method, version)
+            self.engine.tell(actor.name, method, payload, spread, version)
+            parked, actor.parked = actor.parked, []
+            for ask_again in parked:
+                ask_again()
+
+    # -- events --------------------------------------------------------------------------------
+
+    def handle(self, event: Completed | Failed | Lost) -> None:
+        """Take in one event of the engine."""
+        actor = self.actors[event.actor]
+        if event.incarnation != actor.incarnation or actor.status in ("waiting", "gone"):
+            self.counters["late_rejected"] += 1
+            self.log("late", event.actor, event.incarnation)
+            return
+        if isinstance(event, Completed):
+            self._completed(actor, event)
+        elif isinstance(event, Failed):
+            self._failed(actor, event)
+        else:
+            self._lost(actor, event.reason, event.failure)
+
+    def _completed(self, actor: Actor, event: Completed) -> None:
+        request = self._pop(event.request)
+        if request is None:
+            return
+        self.log("completed", actor.name, actor.incarnation, request.seq)
+        actor.failures_in_a_row = 0
+        actor.busy += event.header.wall
+        request.target.completed(request, event.header, event.payload)
+        self._leave_if_idle(actor)
+
+    def _pop(self, request_id: int) -> Request | None:
+        request = self.by_request.pop(request_id, None)
+        if request is not None:
+            del request.actor.requests[request_id]
+        return request
+
+    def _failed(self, actor: Actor, event: Failed) -> None:
+        request = None if event.request is None else self._pop(event.request)
+        operator = event.failure.operator or (request.target.operator if request else actor.name)
+        if request is not None and event.failure.operator:
+            operator = f"{request.target.operator} > {event.failure.operator}"
+        error = OperatorError.build(event.failure, operator, actor.name)
+        self.log("failed", actor.name, actor.incarnation, event.failure.type_name)
+        actor.counters["errors"] += 1
+        actor.failures_in_a_row += 1
+        reaction = actor.policy.on_error
+        if request is None or request.label:  # a message or a call: there is no item to drop
+            reaction = "restart" if reaction == "restart" else "raise"
+        if reaction == "retry" and actor.failures_in_a_row > actor.policy.max_retries:
+            reaction = "raise"
+        if request is not None:
+            self._drop(request, "retried" if reaction == "retry" else "error")
+        if reaction == "raise":
+            self.errors.append(error)
+        elif reaction == "restart":
+            self._restart(actor, error, "error")
+        elif reaction == "shrink":
+            self._shrink(actor, error)
+        if request is not None:
+            request.target.abandoned(request)
+        self._leave_if_idle(actor)
+
+    def _overdue(self, request: Request) -> None:
+        if request.id in self.by_request and request.actor.status in ("live", "leaving"):
+            request.actor.counters["hung"] += 1
+            self._lost(request.actor, f"hung: no answer for {request.actor.policy.timeout} s", None)
+
+    def _lost(self, actor: Actor, reason: str, failure: UserFailure | None) -> None:
+        self.log("lost", actor.name, actor.incarnation)
+        actor.counters["lost"] += 1
+        error: Exception
+        if failure is not None:
+            error = ActorStartError.build(failure, actor.handle.group.name, actor.name)
+        else:
+            error = WorkerLost(
+                f"actor {actor.name!r} (incarnation {actor.incarnation}) was lost: {reason}. "
+                "Policies on_failure='restart' and 'shrink' let a run go on."
+            )
+        abandoned = list(actor.requests.values())
+        for request in abandoned:
+            self._pop(request.id)
+            self._drop(request, "worker_lost")
+        self._settle_held(actor, "worker_lost")
+        if actor.status == "leaving":
+            self._retire(actor)
+        elif actor.policy.on_lost == "restart":
+            self._restart(actor, error, "lost")
+        elif actor.policy.on_lost == "shrink":
+            self._shrink(actor, error)
+        else:
+            self._retire(actor)
+            self.errors.append(error)
+            self._announce_gone(actor)
+        for request in abandoned:
+            request.target.abandoned(request)
+
+    def _drop(self, request: Request, reason: str) -> None:
+        for ticket in request.tickets:
+            if request.own:
+                ticket.account.in_flight -= 1
+                ticket.account.held += 1
+            ticket.finish(reason)
+
+    def _settle_held(self, actor: Actor, reason: str) -> None:
+        for ticket in actor.held.values():
+            ticket.finish(reason)
+        actor.held.clear()
+
+    # -- supervision ---------------------------------------------------------------------------
+
+    def _restart(self, actor: Actor, error: Exception, why: str) -> None:
+        now = self.engine.now()
+        while actor.restarts and actor.restarts[0] < now - actor.policy.window:
+            actor.restarts.popleft()
+        if len(actor.restarts) >= actor.policy.max_restarts:
+            self._retire(actor)
+            error.add_note(
+                f"given up on actor {actor.name!r}: restarted {len(actor.restarts)} times "
+                f"within {actor.policy.window:g} s"
+            )
+            self.errors.append(error)
+            self._announce_gone(actor)
+            return
+        pause = 0.0 if not actor.restarts else actor.policy.backoff * 2 ** (len(actor.restarts) - 1)
+        actor.restarts.append(now)
+        actor.counters["restarts"] += 1
+        if actor.requests:  # user code failed; the other requests go down with the process
+            for request in list(actor.requests.values()):
+                self._pop(request.id)
+                self._drop(request, "worker_lost")
+                self.at(now, lambda r=request: r.target.abandoned(r))  # type: ignore[misc]
+        self._settle_held(actor, "worker_lost")
+        self.engine.kill(actor.name)
+        actor.status = "waiting"
+        self.at(now + pause, lambda: self._revive(actor))
+
+    def _revive(self, actor: Actor) -> None:
+        actor.incarnation += 1
+        actor.status = "live"
+        actor.parked.clear()
+        self._start(actor)
+        for target in list(actor.targets):
+            target.actor_back()
+
+    def _shrink(self, actor: Actor, error: Exception) -> None:
+        self.counters["shrunk"] += 1
+        for request in list(actor.requests.values()):
+            self._pop(request.id)
+            self._drop(request, "worker_lost")
+        self._settle_held(actor, "worker_lost")
+        self._retire(actor)
+        self._announce_gone(actor)
+        group = actor.handle.group.uid
+        if not any(a.status in ("live", "waiting") for a in self.actors.values()
+                   if a.handle.group.uid == group):  # fmt: skip
+            error.add_note(f"no actor of group {actor.handle.group.name!r} is left")
+            self.errors.append(error)
+
+    def _announce_gone(self, actor: Actor) -> None:
+        for target in list(actor.targets):
+            target.actor_gone()
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Do something at a time on the engine's clock."""
+        heapq.heappush(self.timers, (when, next(self._ids), action))
+
+    def run_timers(self) -> None:
+        """Do what is due."""
+        while self.timers and self.timers[0][0] <= self.engine.now():
+            heapq.heappop(self.timers)[2]()
+
+    def until_next_timer(self) -> float | None:
+        """Seconds until something is due; None: nothing ever."""
+        return max(0.0, self.timers[0][0] - self.engine.now()) if self.timers else None
+
+    @property
+    def expects_events(self) -> bool:
+        """Whether anything can still happen by itself."""
+        return bool(self.by_request or self.timers)
+
+    def handle_of(self, name: str) -> ActorHandle:
+        """The handle of an actor, by its name in the run."""
+        return self.actors[name].handle
+
+
+def derive_seed(seed: int, *path: object) -> int:
+    """A seed for one part of a run, the same wherever and whenever it runs."""
+    text = "/".join(map(str, (seed, *path)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")

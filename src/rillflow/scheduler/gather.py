@@ -1,0 +1,344 @@
+"""From shards to one sequence: rounds behind a barrier, or items as they are ready.
+
+A request is *open* from when it is issued until everything downstream is done with its items.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rillflow.graph.node import Node
+from rillflow.graph.program import Shard as ShardPlan
+from rillflow.scheduler.envelope import Blocked, Envelope, Hold, Pulled
+from rillflow.scheduler.fleet import Actor, Request
+from rillflow.scheduler.ledger import Ticket
+from rillflow.scheduler.stats import NodeStats
+from rillflow.types import Header, Ref, Source
+
+if TYPE_CHECKING:
+    from rillflow.scheduler.route import Route
+    from rillflow.scheduler.scheduler import Scheduler
+
+
+class ItemRef(Ref):
+    """One item of a payload that holds several."""
+
+    __slots__ = ("index", "whole")
+
+    def __init__(self, whole: Ref, index: int) -> None:
+        self.whole = whole
+        self.index = index
+
+    def get(self) -> object:
+        return self.whole.get()[self.index]
+
+
+class Shard:
+    """One source actor as one gather sees it."""
+
+    def __init__(self, gather: Gather, plan: ShardPlan, actor: Actor, index: int) -> None:
+        self.gather = gather
+        self.operator = gather.path
+        self.plan = plan
+        self.actor = actor
+        self.index = index
+        self.pipeline = f"{gather.name}/{index}"
+        self.account = gather.scheduler.ledger.account(gather.source_name(plan))
+        self.open = 0
+        self.in_flight = 0
+        self.ended = False
+        self.removed = False
+        self.warming = False
+        self.hungry = False
+        """waits for an item from a route"""
+
+    @property
+    def active(self) -> bool:
+        """Whether items may still come from it."""
+        return not (self.ended or self.removed)
+
+    def issue(self) -> None:
+        """Make one request, if the actor can take it."""
+        if self.gather.fleet.paused or self.actor.status != "live":
+            return
+        if not self.active or self.warming or self.hungry:
+            return
+        route = self.gather.route
+        if route is None:
+            self.open += 1
+            self.in_flight += 1
+            self.gather.fleet.request(self.actor, self, self.pipeline, self._ticket)
+        elif (envelope := route.take(self)) is not None:
+            self.open += 1
+            self.in_flight += 1
+            payload = envelope.value if envelope.lazy else route.put(envelope.value)
+            self.gather.fleet.request(
+                self.actor, self, self.pipeline, None, payload, envelope.tickets
+            )
+
+    def _ticket(self, seq: int) -> Ticket:
+        self.account.produced += 1
+        self.account.in_flight += 1
+        source = Source(self.actor.name, self.actor.incarnation, seq, 0)
+        return Ticket(source, self.account, self.actor.versions_sent)
+
+    # -- what the fleet says -------------------------------------------------------------------
+
+    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
+        """Take in an answer: tickets for its items, then whatever the gather does with them."""
+        self.in_flight -= 1
+        self.gather.record(request, header)
+        envelopes = self._envelopes(request, header, payload)
+        if header.ended:
+            self.ended = True
+        if header.not_ready:
+            self.warming = True
+            self.actor.parked.append(self._ask_again)
+        self.gather.arrived(self, envelopes)
+
+    def _envelopes(self, request: Request, header: Header, payload: Ref | None) -> list[Envelope]:
+        if request.own:
+            tickets = self._settle(request, header)
+        else:
+            tickets = [request.tickets] * len(header.items)
+            for ticket in request.tickets:
+                if not header.items:
+                    ticket.finish("filtered")
+                else:
+                    ticket.pieces += len(header.items) - 1
+        if len(tickets) == 1:
+            return [Envelope(payload, tickets[0], None, True)]
+        assert payload is not None or not tickets
+        return [
+            Envelope(ItemRef(payload, i), group, None, True)  # type: ignore[arg-type]
+            for i, group in enumerate(tickets)
+        ]
+
+    def _settle(self, request: Request, header: Header) -> list[tuple[Ticket, ...]]:
+        """Move this request's ticket out of flight, and group the tickets by item."""
+        own = request.tickets[0]
+        own.account.in_flight -= 1
+        if header.not_ready or (header.ended and not header.items and not header.dropped):
+            own.account.produced -= 1  # the answer was: nothing; there is no item to account for
+            return []
+        own.account.held += 1
+        own.source = Source(own.source.actor, own.source.incarnation, own.source.seq, header.version)
+        if len(header.items) == 1 and header.items[0] == (request.seq,) and not header.dropped:
+            return [(own,)]
+        held = self.actor.held
+        held[request.seq] = own
+        for seq, operator in header.dropped:
+            held.pop(seq).finish(f"filtered by {operator}" if operator else "filtered")
+        uses: dict[int, int] = {}
+        for seqs in header.items:
+            for seq in seqs:
+                uses[seq] = uses.get(seq, 0) + 1
+        for seq, count in uses.items():
+            held[seq].pieces += count - 1
+        groups = [tuple(held[seq] for seq in seqs) for seqs in header.items]
+        for seq in uses:
+            del held[seq]
+        if header.ended and request.seq in held and request.seq not in uses:
+            del held[request.seq]  # this request only brought what was left from earlier ones
+            own.account.held -= 1
+            own.account.produced -= 1
+        return groups
+
+    def _ask_again(self) -> None:
+        self.warming = False
+        self.gather.rearm(self)
+
+    def abandoned(self, request: Request) -> None:
+        self.open -= 1
+        self.in_flight -= 1
+        self.gather.rearm(self)
+
+    def actor_back(self) -> None:
+        self.warming = False
+        self.gather.rearm(self)
+
+    def actor_gone(self) -> None:
+        self.removed = True
+        self.gather.shard_removed(self)
+
+
+class Gather:
+    """What both gathers share: shards, arrivals, statistics."""
+
+    def __init__(self, scheduler: Scheduler, node: Node, name: str) -> None:
+        self.scheduler = scheduler
+        self.fleet = scheduler.fleet
+        self.node = node
+        self.name = name
+        self.path = scheduler.path_of(node)
+        self.stats: NodeStats = scheduler.stats_of(name)
+        self.route: Route | None = None
+        self.shards: list[Shard] = []
+
+    def source_name(self, plan: ShardPlan) -> str:
+        """The account in the ledger: the source node's name."""
+        return self.scheduler.program.names[plan.source]
+
+    def add_shard(self, plan: ShardPlan, actor: Actor, code: bytes) -> Shard:
+        """A further shard; asked for items from now on."""
+        shard = Shard(self, plan, actor, len(self.shards))
+        self.shards.append(shard)
+        self.fleet.install(actor, shard.pipeline, code, shard)
+        return shard
+
+    def start(self) -> None:
+        """Called once, when the run begins."""
+
+    def record(self, request: Request, header: Header) -> None:
+        """Statistics of one answer."""
+        lag = request.actor.versions_sent - request.tickets[0].sent if request.own else 0
+        self.stats.answered(self.fleet.engine.now() - request.issued, header.wall, lag)
+        self.scheduler.stats_of_shard(self, request, header)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests on their way."""
+        return sum(shard.in_flight for shard in self.shards)
+
+    def idle_status(self) -> Blocked:
+        """Why nothing is ready."""
+        if self.in_flight or any(s.active and s.actor.status == "waiting" for s in self.shards):
+            return Blocked.WAITING
+        if any(s.warming and s.active for s in self.shards):
+            return Blocked.WARMING
+        if not any(shard.active for shard in self.shards):
+            return Blocked.ENDED
+        if self.route is not None:
+            return self.route.status()
+        return Blocked.STARVED
+
+    # -- what the kinds of gather define -------------------------------------------------------
+
+    def pull(self) -> Pulled:
+        raise NotImplementedError
+
+    def arrived(self, shard: Shard, envelopes: list[Envelope]) -> None:
+        """Items of one answer (none, if an operator in the actor kept or rejected it)."""
+        raise NotImplementedError
+
+    def rearm(self, shard: Shard) -> None:
+        """The shard may be asked again."""
+        raise NotImplementedError
+
+    def shard_removed(self, shard: Shard) -> None:
+        """The shard's actor will not come back."""
+
+    def waiting(self) -> list[Envelope]:
+        """Items that have arrived and wait to be pulled, in order."""
+        raise NotImplementedError
+
+    def adopt(self, envelopes: list[tuple[int, Envelope]]) -> None:
+        """Take over items of a checkpoint, with the index of their shard."""
+        raise NotImplementedError
+
+
+class AsyncGather(Gather):
+    """Items in order of arrival; at most `num_async` requests of a shard are open."""
+
+    def __init__(self, scheduler: Scheduler, node: Node, name: str) -> None:
+        super().__init__(scheduler, node, name)
+        self.num_async: int = node["num_async"]
+        self.ready: deque[tuple[Shard, Envelope]] = deque()
+
+    def start(self) -> None:
+        for shard in self.shards:
+            self.rearm(shard)
+
+    def rearm(self, shard: Shard) -> None:
+        for _ in range(self.num_async - shard.open):
+            before = shard.open
+            shard.issue()
+            if shard.open == before:
+                return
+
+    def arrived(self, shard: Shard, envelopes: list[Envelope]) -> None:
+        if not envelopes:
+            shard.open -= 1
+            self.rearm(shard)
+            return
+        hold = Hold(self._done(shard))
+        hold.retain(len(envelopes) - 1)
+        for envelope in envelopes:
+            envelope.hold = hold
+            self.ready.append((shard, envelope))
+
+    def _done(self, shard: Shard) -> Callable[[], None]:
+        def done() -> None:
+            shard.open -= 1
+            self.rearm(shard)
+
+        return done
+
+    def pull(self) -> Pulled:
+        if self.ready:
+            self.stats.items += 1
+            return self.ready.popleft()[1]
+        return self.idle_status()
+
+    def waiting(self) -> list[Envelope]:
+        return [envelope for _, envelope in self.ready]
+
+    def adopt(self, envelopes: list[tuple[int, Envelope]]) -> None:
+        for index, envelope in envelopes:
+            shard = self.shards[index]
+            shard.open += 1
+            envelope.hold = Hold(self._done(shard))
+            self.ready.append((shard, envelope))
+
+
+class SyncGather(Gather):
+    """One item of each shard per round; the next round begins when this one is done with."""
+
+    def __init__(self, scheduler: Scheduler, node: Node, name: str) -> None:
+        super().__init__(scheduler, node, name)
+        self.buffers: list[deque[Envelope]] = []
+        self.requested = False
+        self.round_open = False
+
+    def add_shard(self, plan: ShardPlan, actor: Actor, code: bytes) -> Shard:
+        self.buffers.append(deque())
+        return super().add_shard(plan, actor, code)
+
+    def rearm(self, shard: Shard) -> None:
+        if self.requested and not self.buffers[shard.index] and shard.open == 0:
+            shard.issue()
+
+    def arrived(self, shard: Shard, envelopes: list[Envelope]) -> None:
+        shard.open -= 1
+        self.buffers[shard.index].extend(envelopes)
+        self.rearm(shard)
+
+    def pull(self) -> Pulled:
+        if self.round_open:
+            return Blocked.STARVED
+        if not self.requested:
+            self.requested = True
+            for shard in self.shards:
+                self.rearm(shard)
+        if any(s.active and not self.buffers[s.index] for s in self.shards):
+            return self.idle_status()
+        parts = [buffer.popleft() for buffer in self.buffers if buffer]
+        if not parts:
+            return Blocked.ENDED
+        self.requested = False
+        self.round_open = True
+        self.stats.items += 1
+        tickets = tuple(ticket for part in parts for ticket in part.tickets)
+        return Envelope([part.value for part in parts], tickets, Hold(self._done), True)
+
+    def _done(self) -> None:
+        self.round_open = False
+
+    def waiting(self) -> list[Envelope]:
+        return [envelope for buffer in self.buffers for envelope in buffer]
+
+    def adopt(self, envelopes: list[tuple[int, Envelope]]) -> None:
+        for index, envelope in envelopes:
+            self.buffers[index].append(envelope)

@@ -1,0 +1,179 @@
+"""The ledger: what became of every request, counted when it is made and settled exactly once.
+
+    produced = in_flight + held + trained + stored + delivered + consumed + dropped[reason]
+
+`in_flight`: requested, not delivered yet. `held`: delivered, in a buffer, a queue or an operator
+(or kept inside the actor by an operator there). `delivered`: reached the user. `consumed`: reached
+the end of a branch that runs for its effects. Behind a split each branch has an account of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from rillflow.types import Source
+
+_RANK = {"trained": 3, "stored": 2, "delivered": 1, "consumed": 0}
+
+
+@dataclass(frozen=True)
+class Balance:
+    """One line of the ledger: a source of items, as seen by one branch."""
+
+    source: str
+    branch: str
+    produced: int
+    in_flight: int
+    held: int
+    done: dict[str, int]
+    """trained, stored, delivered, consumed"""
+    dropped: dict[str, int]
+    """by reason"""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every request is in exactly one state."""
+        settled = sum(self.done.values()) + sum(self.dropped.values())
+        return self.produced == self.in_flight + self.held + settled
+
+    def __str__(self) -> str:
+        parts = [f"{self.in_flight} in flight", f"{self.held} held"]
+        parts += [f"{n} {what}" for what, n in self.done.items()]
+        parts += [f"{n} dropped ({reason})" for reason, n in self.dropped.items()]
+        where = f"{self.source} → {self.branch}" if self.branch else self.source
+        return f"{where}: {self.produced} produced = " + " + ".join(parts)
+
+
+@dataclass
+class Account:
+    """Counts for one source on one branch; children are the branches behind a split."""
+
+    source: str
+    branch: str = ""
+    produced: int = 0
+    in_flight: int = 0
+    held: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    children: dict[str, Account] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    """the branches taken since the source"""
+
+    def settle(self, outcome: str) -> None:
+        """One held request has ended."""
+        self.held -= 1
+        if outcome in _RANK:
+            self.done[outcome] += 1
+        else:
+            self.dropped[outcome] += 1
+
+    def child(self, branch: str) -> Account:
+        """The account of one branch behind a split."""
+        if branch not in self.children:
+            self.children[branch] = Account(self.source, branch, path=(*self.path, branch))
+        return self.children[branch]
+
+    def balances(self) -> list[Balance]:
+        """One line per branch; what happened before the split counts in each of them."""
+        if not self.children:
+            return [Balance(self.source, self.branch, self.produced, self.in_flight, self.held,
+                            dict(self.done), dict(self.dropped))]  # fmt: skip
+        lines = []
+        for child in self.children.values():
+            for line in child.balances():
+                lines.append(
+                    Balance(
+                        line.source, line.branch,
+                        self.produced, self.in_flight, self.held + line.held,
+                        dict(self.done + Counter(line.done)),
+                        dict(self.dropped + Counter(line.dropped)),
+                    )
+                )  # fmt: skip
+        return lines
+
+    def state(self) -> dict[str, Any]:
+        """Plain data for a checkpoint."""
+        return {
+            "branch": self.branch, "produced": self.produced, "in_flight": self.in_flight,
+            "held": self.held, "done": dict(self.done), "dropped": dict(self.dropped),
+            "children": {name: child.state() for name, child in self.children.items()},
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over the counts of a checkpoint; tickets are made anew by those who hold the items."""
+        self.branch, self.produced = state["branch"], state["produced"]
+        self.in_flight, self.held = state["in_flight"], state["held"]
+        self.done, self.dropped = Counter(state["done"]), Counter(state["dropped"])
+        for name, child in state["children"].items():
+            self.child(name).restore(child)
+
+
+class Ticket:
+    """One request's place in the ledger. Pieces of its result each hold it until they are settled."""
+
+    __slots__ = ("account", "outcome", "pieces", "sent", "source")
+
+    def __init__(self, source: Source, account: Account, sent: int = 0) -> None:
+        self.source = source
+        self.account = account
+        self.sent = sent
+        """versioned messages sent to the actor when the request was issued"""
+        self.pieces = 1
+        self.outcome: str | None = None
+
+    def mark(self, outcome: str) -> None:
+        """Remember the best thing that happened to any piece."""
+        if self.outcome is None or _RANK.get(outcome, -1) > _RANK.get(self.outcome, -1):
+            self.outcome = outcome
+
+    def finish(self, outcome: str) -> None:
+        """One piece has ended; with the last the request is settled."""
+        self.mark(outcome)
+        self.pieces -= 1
+        if self.pieces == 0:
+            assert self.outcome is not None
+            self.account.settle(self.outcome)
+
+    def fork(self, branch: str) -> Ticket:
+        """The same request as seen by one branch behind a split."""
+        account = self.account.child(branch)
+        account.held += 1
+        ticket = Ticket(self.source, account, self.sent)
+        ticket.outcome = self.outcome
+        return ticket
+
+    def passed_on(self) -> None:
+        """Every branch has its own ticket now."""
+        self.pieces -= 1
+        if self.pieces == 0:
+            self.account.held -= 1
+
+
+def unite(groups: list[tuple[Ticket, ...]]) -> tuple[Ticket, ...]:
+    """The tickets of several envelopes as one provenance, in order."""
+    return tuple(ticket for group in groups for ticket in group)
+
+
+class Ledger:
+    """All accounts of a run."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[str, Account] = {}
+
+    def account(self, source: str) -> Account:
+        """The account of a source of items."""
+        return self.accounts.setdefault(source, Account(source))
+
+    def balances(self) -> list[Balance]:
+        """One line per source and branch."""
+        return [line for account in self.accounts.values() for line in account.balances()]
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every request of every source is in exactly one state."""
+        return all(line.balanced for line in self.balances())
+
+    def __str__(self) -> str:
+        return "\n".join(str(line) for line in self.balances()) or "nothing was requested"

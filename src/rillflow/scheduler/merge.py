@@ -1,0 +1,164 @@
+"""One stream into several (`split`), several into one (`union`)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from rillflow.graph.node import Node
+from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
+from rillflow.scheduler.transform import Puller
+
+if TYPE_CHECKING:
+    from rillflow.scheduler.scheduler import Scheduler
+
+
+class SplitStep:
+    """Gives every item to each port; a port may run at most `buffer` items ahead of the others."""
+
+    def __init__(self, scheduler: Scheduler, node: Node, name: str, pull: Puller) -> None:
+        self.name = name
+        self.stats = scheduler.stats_of(name)
+        self.upstream = pull
+        self.bound: int = node["buffer"]
+        self.buffers: list[deque[Envelope]] = [deque() for _ in range(node["n"])]
+        self.ended = False
+
+    def pull_port(self, port: int) -> Pulled:
+        """The next item for one port."""
+        own = self.buffers[port]
+        if own:
+            return own.popleft()
+        if self.ended:
+            return Blocked.ENDED
+        if any(len(buffer) >= self.bound for buffer in self.buffers):
+            return Blocked.STARVED  # a sibling lags: it is served first
+        pulled = self.upstream()
+        if type(pulled) is not Envelope:
+            self.ended = pulled is Blocked.ENDED
+            return pulled  # type: ignore[return-value]
+        self.stats.items += 1
+        if pulled.hold is not None:
+            pulled.hold.retain(len(self.buffers) - 1)
+        for index, buffer in enumerate(self.buffers):
+            tickets = tuple(ticket.fork(f"{self.name}[{index}]") for ticket in pulled.tickets)
+            buffer.append(Envelope(pulled.value, tickets, pulled.hold, pulled.lazy))
+        for ticket in pulled.tickets:
+            ticket.passed_on()
+        return own.popleft()
+
+    @property
+    def depth(self) -> int:
+        """Items waiting in all ports."""
+        return sum(map(len, self.buffers))
+
+
+_PASSED_OVER = (Blocked.PARKED, Blocked.STARVED, Blocked.WARMING)
+
+
+class UnionStep:
+    """Several streams into one: whichever is ready, or turns by credits.
+
+    Credits: child i has been charged `used[i]`; the next turn goes to the child with the smallest
+    `used[i] / weight[i]`, the first of equals. That is exact for any positive weights, without
+    chance and without drift.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, node: Node, name: str, pulls: list[Puller]
+    ) -> None:
+        self.name = name
+        self.stats = scheduler.stats_of(name)
+        self.children = pulls
+        self.as_ready: bool = node["mode"] == "async"
+        self.outputs = frozenset(node["outputs"])
+        self.weights: tuple[float, ...] = node["weights"]
+        self.units = node["units"]
+        self.used = [0.0] * len(pulls)
+        self.last_served = [-1] * len(pulls)
+        self.turns = 0
+        self.ended: set[int] = set()
+        self.warming: set[int] = set()
+
+    def pull(self) -> Pulled:
+        """The next item of some child, or why there is none."""
+        if self.outputs <= self.ended:
+            return Blocked.ENDED
+        waiting = False
+        reasons: set[Blocked] = set()
+        for child in self._order():
+            pulled = self.children[child]()
+            if type(pulled) is Envelope or pulled is Blocked.PROGRESSED:
+                return self._serve(child, pulled)
+            assert isinstance(pulled, Blocked)
+            reasons.add(pulled)
+            if pulled is Blocked.ENDED:
+                self.ended.add(child)
+                if self.outputs <= self.ended:
+                    return Blocked.ENDED
+            elif pulled is Blocked.WARMING:
+                self.warming.add(child)
+            elif pulled is Blocked.WAITING:
+                waiting = True
+                if not self.as_ready:
+                    break  # its turn has come; a slow child is waited for
+        if waiting:
+            return Blocked.WAITING
+        for reason in _PASSED_OVER:
+            if reason in reasons:
+                return reason
+        return Blocked.ENDED
+
+    def _order(self) -> list[int]:
+        alive = [i for i in range(len(self.children)) if i not in self.ended]
+        if self.as_ready:
+            return sorted(alive, key=lambda i: self.last_served[i])
+        return sorted(alive, key=lambda i: (self.used[i] / self.weights[i], i))
+
+    def _serve(self, child: int, pulled: Pulled) -> Pulled:
+        self.turns += 1
+        self.last_served[child] = self.turns
+        if child in self.warming:
+            self.warming.discard(child)
+            self._join(child)
+        if type(pulled) is not Envelope:
+            # a turn was used without an output; in units it cost nothing, but the others go next
+            self.used[child] += 1.0 if self.units is None else 0.0
+            if self.units is not None:
+                self._yield_turn(child)
+            return pulled
+        cost = 1.0 if self.units is None else float(self.units(pulled.read()))
+        self.used[child] += cost
+        self.stats.items += 1
+        if child in self.outputs:
+            return pulled
+        pulled.finish("consumed")
+        return Blocked.PROGRESSED
+
+    def _join(self, child: int) -> None:
+        """No credit accrued while the child warmed up: it starts level with the others."""
+        others = [self.used[i] / self.weights[i] for i in range(len(self.children))
+                  if i != child and i not in self.ended and i not in self.warming]  # fmt: skip
+        if others:
+            level = min(others) * self.weights[child]
+            self.used[child] = max(self.used[child], level)
+
+    def _yield_turn(self, child: int) -> None:
+        """Level with the next in line, plus a hair: a child that rejects everything starves nobody."""
+        others = [self.used[i] / self.weights[i] for i in range(len(self.children))
+                  if i != child and i not in self.ended and i not in self.warming]  # fmt: skip
+        if others:
+            level = min(others) * self.weights[child]
+            self.used[child] = max(self.used[child], level + 1e-9 * max(1.0, level))
+
+    def get_state(self) -> dict[str, object]:
+        """Credits and order, for a checkpoint."""
+        return {"used": list(self.used), "last_served": list(self.last_served), "turns": self.turns,
+                "ended": sorted(self.ended), "warming": sorted(self.warming)}  # fmt: skip
+
+    def set_state(self, state: dict[str, list[float]]) -> None:
+        """Restore credits and order."""
+        self.used, self.last_served = list(state["used"]), [int(i) for i in state["last_served"]]
+        self.turns = state["turns"]  # type: ignore[assignment]
+        self.ended = {int(i) for i in state["ended"]}
+        self.warming = {int(i) for i in state["warming"]}

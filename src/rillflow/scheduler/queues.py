@@ -1,0 +1,170 @@
+"""Bounded queues between branches, and the background operators that work between two of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from rillflow.graph.handles import Background, Queue
+from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
+from rillflow.scheduler.fleet import Actor, Request
+from rillflow.scheduler.transform import Puller
+from rillflow.types import Header, Ref
+
+if TYPE_CHECKING:
+    from rillflow.scheduler.scheduler import Scheduler
+
+
+class QueueState:
+    """The items of one queue, and who fills and empties it."""
+
+    def __init__(self, queue: Queue[Any]) -> None:
+        self.queue = queue
+        self.items: deque[Envelope] = deque()
+        self.producers: set[str] = set()
+        self.filled_by: BackgroundState | None = None
+        self.read_by: BackgroundState | None = None
+        self.dropped = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the next put has to wait, or to drop."""
+        return len(self.items) >= self.queue.capacity
+
+    def put(self, envelope: Envelope) -> None:
+        """Add an item; when full, drop as the queue's policy says."""
+        if self.full:
+            self.dropped += 1
+            if self.queue.when_full == "drop_newest":
+                envelope.finish(f"queue full: {self.queue.name}")
+                return
+            self.items.popleft().finish(f"queue full: {self.queue.name}")
+        self.items.append(envelope)
+        if self.read_by is not None:
+            self.read_by.pump()
+
+    def get(self) -> Envelope:
+        """Take the oldest item; the room is used at once by a background operator that waits."""
+        envelope = self.items.popleft()
+        if self.filled_by is not None:
+            self.filled_by.pump()
+        return envelope
+
+    def status(self) -> Blocked:
+        """Why it is empty."""
+        if self.filled_by is not None:
+            return self.filled_by.status()
+        return Blocked.STARVED if self.producers else Blocked.ENDED
+
+
+class EnqueueStep:
+    """Puts a copy of each item on the queue and passes the item on."""
+
+    def __init__(self, scheduler: Scheduler, state: QueueState, name: str, pull: Puller) -> None:
+        self.name = name
+        self.stats = scheduler.stats_of(name)
+        self.state = state
+        self.upstream = pull
+        state.producers.add(name)
+
+    def pull(self) -> Pulled:
+        """One item onto the queue, if there is room."""
+        state = self.state
+        if state.full and state.queue.when_full == "wait":
+            return Blocked.PARKED
+        pulled = self.upstream()
+        if type(pulled) is not Envelope:
+            if pulled is Blocked.ENDED:
+                state.producers.discard(self.name)
+            return pulled
+        self.stats.items += 1
+        for ticket in pulled.tickets:
+            ticket.pieces += 1
+        state.put(Envelope(pulled.value, pulled.tickets, None, pulled.lazy))
+        return pulled
+
+
+class DequeueStep:
+    """Takes items from the queue."""
+
+    def __init__(self, scheduler: Scheduler, state: QueueState, name: str) -> None:
+        self.name = name
+        self.stats = scheduler.stats_of(name)
+        self.state = state
+
+    def pull(self) -> Pulled:
+        """The oldest item, or why there is none."""
+        if self.state.items:
+            self.stats.items += 1
+            return self.state.get()
+        return self.state.status()
+
+
+class BackgroundState:
+    """A background operator: takes from one queue, puts on the other, as far as there is room.
+
+    Items are handed over ahead of time, as many as there is room for results, so that it goes on
+    working while the driver is busy with something else.
+    """
+
+    PIPELINE = "background"
+
+    def __init__(
+        self, scheduler: Scheduler, background: Background, actor: Actor,
+        inqueue: QueueState, outqueue: QueueState,
+    ) -> None:  # fmt: skip
+        self.scheduler = scheduler
+        self.operator = f"background({background.name})"
+        self.stats = scheduler.stats_of(self.operator)
+        self.actor = actor
+        self.inqueue = inqueue
+        self.outqueue = outqueue
+        self.handed: deque[Envelope] = deque()
+        inqueue.read_by = self
+        outqueue.filled_by = self
+
+    def pump(self) -> None:
+        """Hand over what there is room for."""
+        if self.scheduler.fleet.paused:
+            return
+        room = self.outqueue.queue.capacity - len(self.outqueue.items) - len(self.handed)
+        while room > 0 and self.inqueue.items and self.actor.status == "live":
+            envelope = self.inqueue.items.popleft()
+            self.handed.append(envelope)
+            self._send(envelope)
+            room -= 1
+
+    def _send(self, envelope: Envelope) -> None:
+        fleet = self.scheduler.fleet
+        payload = envelope.value if isinstance(envelope.value, Ref) else fleet.engine.put(envelope.value)
+        fleet.request(self.actor, self, self.PIPELINE, None, payload, envelope.tickets)
+
+    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
+        """A result: onto the out-queue, where room was kept for it."""
+        self.handed.popleft()
+        self.stats.items += 1
+        self.stats.busy += header.wall
+        self.stats.answered(self.scheduler.fleet.engine.now() - request.issued, header.wall, 0)
+        self.outqueue.items.append(Envelope(payload, request.tickets, None, True))
+        self.pump()
+
+    def abandoned(self, request: Request) -> None:
+        """The item is lost (and counted); make room."""
+        if self.handed:
+            self.handed.popleft()
+        self.pump()
+
+    def actor_back(self) -> None:
+        """A new incarnation: go on."""
+        self.pump()
+
+    def actor_gone(self) -> None:
+        """The error has been raised already; nothing more will come."""
+
+    def status(self) -> Blocked:
+        """Why the out-queue is empty."""
+        if self.handed or self.actor.status == "waiting":
+            return Blocked.WAITING
+        if not self.inqueue.producers and not self.inqueue.items:
+            return Blocked.ENDED
+        return Blocked.STARVED

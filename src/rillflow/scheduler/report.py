@@ -1,0 +1,100 @@
+"""`run.stats()`: a snapshot of every operator, and the verdict on what limits the flow."""
+
+from __future__ import annotations
+
+from rillflow.graph.node import Node
+from rillflow.scheduler.gather import Gather
+from rillflow.scheduler.merge import SplitStep
+from rillflow.scheduler.queues import DequeueStep, EnqueueStep
+from rillflow.scheduler.scheduler import Scheduler
+from rillflow.scheduler.stats import OperatorStats, ResourceStats, RunStats, verdict
+from rillflow.scheduler.transform import TransformStep
+
+
+def run_stats(scheduler: Scheduler, seconds: float, waited: float) -> RunStats:
+    """Everything measured so far."""
+    operators = [
+        _operator(scheduler, node, name, seconds)
+        for node, name in scheduler.program.names.items()
+        if node.kind != "port"
+    ]
+    operators += [_background(scheduler, index, seconds) for index in range(len(scheduler.backgrounds))]
+    resources = _resources(scheduler, seconds)
+    return RunStats(
+        seconds=seconds,
+        operators=operators,
+        resources=resources,
+        verdict=verdict(resources, seconds),
+        driver_waiting=min(1.0, waited / seconds) if seconds > 0 else 0.0,
+        counters=dict(scheduler.fleet.counters),
+    )
+
+
+def _operator(scheduler: Scheduler, node: Node, name: str, seconds: float) -> OperatorStats:
+    stats = scheduler.stats_of(name)
+    step = scheduler.steps.get(node)
+    places = len(scheduler.program.shards(node)) if node.parallel else 1
+    depth, capacity, in_flight = 0, None, 0
+    if isinstance(step, Gather):
+        depth, in_flight = len(step.waiting()), step.in_flight
+    elif isinstance(step, TransformStep | SplitStep):
+        depth = step.depth
+    elif isinstance(step, EnqueueStep | DequeueStep):
+        depth, capacity = len(step.state.items), step.state.queue.capacity
+    return OperatorStats(
+        name=name,
+        where=f"{places} actors" if node.parallel else "driver",
+        items=stats.items,
+        rate=stats.items / seconds if seconds > 0 else 0.0,
+        busy=stats.busy,
+        utilisation=_share(stats.busy, seconds * places),
+        depth=depth,
+        capacity=capacity,
+        in_flight=in_flight,
+        lag_mean=stats.lag_sum / stats.answers if stats.answers else 0.0,
+        lag_max=stats.lag_max,
+        counters=dict(stats.counters),
+    )
+
+
+def _background(scheduler: Scheduler, index: int, seconds: float) -> OperatorStats:
+    state = scheduler.backgrounds[index]
+    return OperatorStats(
+        name=state.operator,
+        where=state.actor.handle.group.placement,
+        items=state.stats.items,
+        rate=state.stats.items / seconds if seconds > 0 else 0.0,
+        busy=state.stats.busy,
+        utilisation=_share(state.stats.busy, seconds),
+        depth=len(state.inqueue.items),
+        capacity=state.inqueue.queue.capacity,
+        in_flight=len(state.handed),
+    )
+
+
+def _resources(scheduler: Scheduler, seconds: float) -> list[ResourceStats]:
+    """The places where work is done: the driver, and each group of actors."""
+    driver = sum(
+        stats.busy
+        for node, name in scheduler.program.names.items()
+        if not node.parallel and (stats := scheduler.stats.get(name)) is not None
+    )
+    lines = [ResourceStats("driver", 1, _share(driver, seconds))]
+    background_groups = {state.actor.handle.group.uid for state in scheduler.backgrounds}
+    for group in scheduler.program.groups:
+        members = [a for a in scheduler.fleet.actors.values() if a.handle.group.uid == group.uid]
+        kind = "background " if group.uid in background_groups else "actors "
+        lines.append(
+            ResourceStats(
+                name=kind + repr(scheduler.program.group_names[group.uid]),
+                count=len(members),
+                utilisation=_share(sum(a.busy for a in members), seconds * max(1, len(members))),
+                restarts=sum(a.counters["restarts"] for a in members),
+                errors=sum(a.counters["errors"] for a in members),
+            )
+        )
+    return lines
+
+
+def _share(busy: float, available: float) -> float:
+    return min(1.0, busy / available) if available > 0 else 0.0

@@ -1,0 +1,87 @@
+"""Items on their way to a second group of actors, unread: repartition and concurrent maps."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from rillflow.graph.node import Node
+from rillflow.scheduler.envelope import Blocked, Envelope
+from rillflow.scheduler.gather import Gather, Shard
+from rillflow.scheduler.transform import Puller
+from rillflow.types import Ref
+
+if TYPE_CHECKING:
+    from rillflow.scheduler.scheduler import Scheduler
+
+
+class Route:
+    """Deals the items of one gather to the helper actors of another."""
+
+    def __init__(
+        self, scheduler: Scheduler, node: Node, source: Gather, pull: Puller, target: Gather
+    ) -> None:
+        self.scheduler = scheduler
+        self.source = source
+        self.upstream = pull
+        self.target = target
+        self.per_shard: int = node["per_shard"]
+        self.partitions = len(node["actors"])
+        self.buffers: list[deque[Envelope]] = [deque() for _ in range(self.partitions)]
+        self.dealt: dict[str, int] = {}
+        self.ended = False
+        # Items are dealt in turn per source shard, so no buffer can be more than one item per
+        # shard ahead of another: with this bound a partition that needs an item always gets it.
+        self.bound = self.partitions * max(1, len(source.shards))
+
+    def take(self, shard: Shard) -> Envelope | None:
+        """An item for one partition; without one the shard waits until `pump` finds it."""
+        buffer = self.buffers[shard.index]
+        if not buffer:
+            shard.hungry = not self.ended
+            shard.ended = self.ended
+            return None
+        return buffer.popleft()
+
+    def put(self, value: Any) -> Ref:
+        """A reference to a value that was read on the way."""
+        return self.scheduler.fleet.engine.put(value)
+
+    def pump(self) -> None:
+        """Take what the source has and feed the partitions that wait."""
+        while not self.ended and sum(map(len, self.buffers)) < self.bound:
+            pulled = self.upstream()
+            if type(pulled) is not Envelope:
+                if pulled is Blocked.ENDED:
+                    self._end()
+                elif pulled is Blocked.PROGRESSED:
+                    continue
+                return
+            partition = self._partition(pulled)
+            self.buffers[partition].append(pulled)
+            pulled.release()  # absorbed: the source may make the next
+            shard = self.target.shards[partition]
+            if shard.hungry:
+                shard.hungry = False
+                self.target.rearm(shard)
+
+    def _partition(self, envelope: Envelope) -> int:
+        actor = envelope.tickets[0].source.actor
+        if not self.per_shard:
+            count = self.dealt.get(actor, 0)
+            self.dealt[actor] = count + 1
+            return count % self.partitions
+        first = next(s.index for s in self.source.shards if s.actor.name == actor) * self.per_shard
+        helpers = range(first, first + self.per_shard)
+        return min(helpers, key=lambda i: (not self.target.shards[i].hungry, len(self.buffers[i]), i))
+
+    def _end(self) -> None:
+        self.ended = True
+        for shard in self.target.shards:
+            if shard.hungry:
+                shard.hungry = False
+                shard.ended = True
+
+    def status(self) -> Blocked:
+        """Why the partitions have nothing."""
+        return Blocked.WAITING if self.source.in_flight else Blocked.STARVED

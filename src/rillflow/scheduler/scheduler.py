@@ -1,0 +1,284 @@
+"""The scheduler: builds the running form of a program and decides what happens next.
+
+    pull()          ask the output for an item; the question travels upstream, operator by operator,
+                    and consumes at most one input
+    handle(event)   take in what an engine reports
+
+There is no thread, clock or socket here: `rillflow.testing.ScriptedEngine` can stand in for an
+engine and feed events by hand. States of an operator that has no item are in `envelope.Blocked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import cloudpickle
+
+from rillflow.engines.base import Engine, Event
+from rillflow.errors import BuildError, DeadlockError
+from rillflow.graph.handles import ActorHandle, Actors
+from rillflow.graph.node import Node
+from rillflow.graph.program import Program
+from rillflow.graph.program import Shard as ShardPlan
+from rillflow.scheduler.envelope import Blocked, Pulled
+from rillflow.scheduler.fleet import Actor, Fleet, Request, derive_seed
+from rillflow.scheduler.gather import AsyncGather, Gather, SyncGather
+from rillflow.scheduler.ledger import Ledger
+from rillflow.scheduler.merge import SplitStep, UnionStep
+from rillflow.scheduler.queues import BackgroundState, DequeueStep, EnqueueStep, QueueState
+from rillflow.scheduler.route import Route
+from rillflow.scheduler.stats import NodeStats
+from rillflow.scheduler.transform import TransformStep
+from rillflow.types import FailurePolicy, Header, Ref
+
+Step = TransformStep | SplitStep | UnionStep | EnqueueStep | DequeueStep | Gather
+Listener = Callable[[str, int, dict[str, Any]], None]
+
+
+class Scheduler:
+    """The running form of one program."""
+
+    def __init__(self, program: Program, engine: Engine, seed: int, policy: FailurePolicy) -> None:
+        self.program = program
+        self.seed = seed
+        self.fleet = Fleet(engine, seed, policy)
+        self.ledger = Ledger()
+        self.stats: dict[str, NodeStats] = {}
+        self.steps: dict[Node, Step] = {}
+        self.queues: dict[str, QueueState] = {}
+        self.backgrounds: list[BackgroundState] = []
+        self.routes: list[Route] = []
+        self.cut = 0
+        self.metrics_listeners: list[Listener] = []
+        self._pulls: dict[Node, Callable[[], Pulled]] = {}
+        self._codes: dict[tuple[Any, ...], bytes] = {}
+
+    # -- construction --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Bring every actor to life; `begin` makes the first requests."""
+        for group in self.program.groups:
+            for handle in group:
+                self.add_actor(handle)
+        self.queues = {queue.uid: QueueState(queue) for queue in self.program.queues}
+        for node in self.program.nodes:
+            if not node.parallel:
+                self._build(node)
+        for background in self.program.backgrounds:
+            actor = self.fleet.by_uid[background.actors[0].uid]
+            state = BackgroundState(
+                self, background, actor,
+                self.queues[background.inqueue.uid], self.queues[background.outqueue.uid],
+            )  # fmt: skip
+            self.fleet.install(actor, state.PIPELINE, cloudpickle.dumps(("fn", [])), state)
+            self.backgrounds.append(state)
+
+    def begin(self) -> None:
+        """Make the first requests, or all that may be made after a pause."""
+        for step in self.steps.values():
+            if isinstance(step, Gather):
+                step.start()
+        for background in self.backgrounds:
+            background.pump()
+        self._pump_routes()
+
+    def add_actor(self, handle: ActorHandle) -> Actor:
+        """Start one actor of a group."""
+        group: Actors = handle.group
+        key = (group.uid, handle.index if group.each is not None else 0)
+        if key not in self._codes:
+            code = (group.factory, group.arguments(handle.index), dict(group.kwargs))
+            self._codes[key] = cloudpickle.dumps(code)
+        return self.fleet.add(self.program.actor_name(handle), handle, self._codes[key])
+
+    def _build(self, node: Node) -> None:
+        name = self.program.names[node]
+        pulls = [self._pulls[i] for i in node.inputs if not i.parallel and i.kind != "split"]
+        step: Step
+        if node.kind == "gather":
+            step = self._build_gather(node, name)
+        elif node.kind == "transform":
+            step = TransformStep(self, self._seeded(node, name), name, pulls[0])
+        elif node.kind == "split":
+            self.steps[node] = SplitStep(self, node, name, pulls[0])
+            return
+        elif node.kind == "port":
+            split = self.steps[node.inputs[0]]
+            assert isinstance(split, SplitStep)
+            index = node["index"]
+            self._pulls[node] = lambda: split.pull_port(index)
+            return
+        elif node.kind == "union":
+            step = UnionStep(self, node, name, pulls)
+        elif node.kind == "enqueue":
+            step = EnqueueStep(self, self.queues[node["queue"].uid], name, pulls[0])
+        else:
+            step = DequeueStep(self, self.queues[node["queue"].uid], name)
+        self.steps[node] = step
+        self._pulls[node] = step.pull
+
+    def _seeded(self, node: Node, name: str) -> Node:
+        if node["op"] != "shuffle" or node["seed"] is not None:
+            return node
+        seed = derive_seed(self.seed, name)
+        return Node(kind="transform", label=node.label, inputs=node.inputs,
+                    options={**node.options, "seed": seed})  # fmt: skip
+
+    def _build_gather(self, node: Node, name: str) -> Gather:
+        gather: Gather = (SyncGather if node["mode"] == "sync" else AsyncGather)(self, node, name)
+        plans = self.program.shards(node.inputs[0])
+        source = plans[0].source
+        if source.kind == "route":
+            upstream = self.steps[source.inputs[0]]
+            assert isinstance(upstream, Gather)
+            gather.route = Route(self, source, upstream, upstream.pull, gather)
+            self.routes.append(gather.route)
+        for plan in plans:
+            actor = self.fleet.by_uid[plan.actor.uid]
+            gather.add_shard(plan, actor, self.pipeline_code(plan))
+        return gather
+
+    def pipeline_code(self, plan: ShardPlan) -> bytes:
+        """A shard's source method and transforms, ready to be shipped; the same bytes for all alike."""
+        key = (plan.method, plan.source, plan.chain)
+        if key not in self._codes:
+            chain = [(self.program.names[node], _bare(node)) for node in plan.chain]
+            self._codes[key] = cloudpickle.dumps((plan.method, chain))
+        return self._codes[key]
+
+    # -- running -------------------------------------------------------------------------------
+
+    def pull(self) -> Pulled:
+        """The next item of the program, or why there is none."""
+        return self._pulls[self.program.root]()
+
+    def handle(self, event: Event) -> None:
+        """Take in one event."""
+        self.fleet.handle(event)
+
+    def settle(self) -> None:
+        """After events: due timers, and items on their way to a second group of actors."""
+        self.fleet.run_timers()
+        self._pump_routes()
+
+    def _pump_routes(self) -> None:
+        for route in self.routes:
+            route.pump()
+
+    def send(
+        self,
+        to: ActorHandle | Actors | Iterable[ActorHandle],
+        method: str,
+        args: tuple[Any, ...],
+        version: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        """A message to actors; serialised once, or forwarded unread if it is one reference."""
+        if isinstance(to, ActorHandle):
+            targets = [self._actor(to)]
+        elif isinstance(to, Actors):
+            targets = [a for a in self.fleet.actors.values() if a.handle.group.uid == to.uid]
+            if not targets:
+                raise self._unknown(to)
+        else:
+            targets = [self._actor(handle) for handle in to]
+        single = len(args) == 1 and isinstance(args[0], Ref)
+        payload = args[0] if single else self.fleet.engine.put(args)
+        for actor in targets:
+            self.fleet.tell(actor, method, payload, not single, version, key)
+
+    def _actor(self, handle: ActorHandle) -> Actor:
+        actor = self.fleet.by_uid.get(handle.uid)
+        if actor is None:
+            raise self._unknown(handle)
+        return actor
+
+    def _unknown(self, target: object) -> BuildError:
+        return BuildError(
+            f"a message was sent to {target!r}, which is not part of this flow. Use the group as a "
+            "source, or hold it in an attribute of the operator that sends to it."
+        )
+
+    def deadlock(self, status: Blocked) -> DeadlockError:
+        """Explain why nothing can ever happen again."""
+        lines = []
+        for name, state in ((q.queue.name, q) for q in self.queues.values()):
+            lines.append(f"queue {name!r} holds {len(state.items)} of {state.queue.capacity}")
+        for step in self.steps.values():
+            if isinstance(step, Gather):
+                warming = sum(shard.warming for shard in step.shards)
+                lines.append(
+                    f"{step.name!r}: {step.in_flight} in flight, {len(step.waiting())} ready"
+                    + (f", {warming} waiting for a message" if warming else "")
+                )
+        return DeadlockError(
+            f"nothing can happen any more in this flow: its output says {status.value!r}, and no "
+            "request is on its way.\n  " + "\n  ".join(lines)
+        )
+
+    # -- measuring -----------------------------------------------------------------------------
+
+    def stats_of(self, name: str) -> NodeStats:
+        """Counters of one operator."""
+        return self.stats.setdefault(name, NodeStats())
+
+    def stats_of_shard(self, gather: Gather, request: Request, header: Header) -> None:
+        """Spread one answer over the operators inside the actor, and hand on its metrics."""
+        shard = request.target
+        plan: ShardPlan = shard.plan  # type: ignore[attr-defined]
+        for node, seconds in zip((plan.source, *plan.chain), header.op_times, strict=False):
+            stats = self.stats_of(self.program.names[node])
+            stats.items += 1
+            stats.busy += seconds
+        if header.metrics is not None:
+            counters = header.metrics.get("counters")
+            if counters:
+                gather.stats.counters.update(counters)
+            for listener in self.metrics_listeners:
+                listener(request.actor.name, request.seq, dict(header.metrics))
+
+    def path_of(self, node: Node) -> str:
+        """The operators from the source to a node, for error messages."""
+        parts = [self.program.names[node]]
+        while node.inputs:
+            node = node.inputs[0]
+            if node.kind != "port":
+                parts.append(self.program.names[node])
+        return " > ".join(reversed(parts))
+
+    def audit(self) -> dict[str, int]:
+        """Count the tickets that are really inside operators, by source: what `held` should be."""
+        seen: dict[int, Any] = {}
+        for step in self.steps.values():
+            if isinstance(step, Gather):
+                groups = [envelope.tickets for envelope in step.waiting()]
+                if step.route is not None:
+                    groups += [e.tickets for buffer in step.route.buffers for e in buffer]
+            elif isinstance(step, TransformStep):
+                groups = list(step.held())
+            elif isinstance(step, SplitStep):
+                groups = [e.tickets for buffer in step.buffers for e in buffer]
+            else:
+                groups = []
+            for group in groups:
+                seen.update((id(ticket), ticket) for ticket in group)
+        for queue in self.queues.values():
+            for envelope in queue.items:
+                seen.update((id(ticket), ticket) for ticket in envelope.tickets)
+        for actor in self.fleet.actors.values():
+            seen.update((id(ticket), ticket) for ticket in actor.held.values())
+            for request in actor.requests.values():
+                if not request.own:
+                    seen.update((id(ticket), ticket) for ticket in request.tickets)
+        totals: dict[str, int] = {}
+        for ticket in seen.values():
+            source = ticket.account.source
+            totals[source] = totals.get(source, 0) + 1
+        return totals
+
+
+def _bare(node: Node) -> Node:
+    """A transform without the graph behind it: what an actor needs of it."""
+    wanted = {key: value for key, value in node.options.items() if key != "gives"}
+    return Node(kind="transform", label=node.label, options=wanted)

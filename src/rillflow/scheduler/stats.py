@@ -1,0 +1,129 @@
+"""What a running flow measures: per operator items, rates, busy and waiting time, lag; and a verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class NodeStats:
+    """Counters of one operator, updated while the run goes on."""
+
+    items: int = 0
+    busy: float = 0.0
+    """seconds spent in the operator's own code, over all its shards"""
+    answers: int = 0
+    round_trip: float = 0.0
+    """seconds between request and answer, summed"""
+    service: float = 0.0
+    """seconds the actors worked on those requests, summed"""
+    lag_sum: int = 0
+    lag_max: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
+
+    def answered(self, round_trip: float, service: float, lag: int) -> None:
+        """One request was answered."""
+        self.answers += 1
+        self.round_trip += round_trip
+        self.service += service
+        self.lag_sum += lag
+        if lag > self.lag_max:
+            self.lag_max = lag
+
+
+@dataclass(frozen=True)
+class OperatorStats:
+    """One line of `run.stats()`."""
+
+    name: str
+    where: str
+    items: int
+    rate: float
+    """items per second since the run began"""
+    busy: float
+    """seconds its code worked, over all shards"""
+    utilisation: float
+    """busy time over the time available to it (all its shards together)"""
+    depth: int = 0
+    """items waiting in it: ready, buffered or queued"""
+    capacity: int | None = None
+    in_flight: int = 0
+    lag_mean: float = 0.0
+    lag_max: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ResourceStats:
+    """How busy one place of work was: the driver, a group of actors, a background operator."""
+
+    name: str
+    count: int
+    utilisation: float
+    restarts: int = 0
+    errors: int = 0
+
+
+@dataclass(frozen=True)
+class RunStats:
+    """A snapshot of a run."""
+
+    seconds: float
+    operators: list[OperatorStats]
+    resources: list[ResourceStats]
+    verdict: str
+    """one sentence: what limits the throughput"""
+    driver_waiting: float
+    """share of the time in which the driver had nothing to do"""
+    counters: dict[str, int]
+
+    def operator(self, name: str) -> OperatorStats:
+        """The line of one operator."""
+        for line in self.operators:
+            if line.name == name:
+                return line
+        raise KeyError(f"no operator {name!r}; there are {[line.name for line in self.operators]}")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        from dataclasses import asdict
+
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = [("operator", "where", "items", "items/s", "busy", "depth", "in flight", "lag")]
+        for o in self.operators:
+            depth = f"{o.depth}/{o.capacity}" if o.capacity else str(o.depth or "")
+            lag = f"{o.lag_mean:.1f} (max {o.lag_max})" if o.lag_max else ""
+            rows.append((o.name, o.where, str(o.items), f"{o.rate:,.0f}", f"{o.utilisation:.0%}",
+                         depth, str(o.in_flight or ""), lag))  # fmt: skip
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+                 for row in rows]  # fmt: skip
+        return "\n".join([*lines, "", self.verdict])
+
+
+def verdict(resources: list[ResourceStats], seconds: float) -> str:
+    """Name the place of work that limits the flow, and how full it is."""
+    if not resources or seconds <= 0:
+        return "Nothing has run yet."
+    busiest = max(resources, key=lambda r: r.utilisation)
+    if busiest.utilisation < 0.5:
+        return (
+            f"Nothing is saturated: the busiest, {busiest.name}, works {busiest.utilisation:.0%} of "
+            "the time; latency or a barrier between operators limits the flow."
+        )
+    others = sorted((r for r in resources if r is not busiest), key=lambda r: -r.utilisation)
+    aside = f"; next is {others[0].name} at {others[0].utilisation:.0%}" if others else ""
+    if busiest.name == "driver":
+        advice = "move work of the driver's operators into the actors or to a thread"
+    elif busiest.count > 1 or "background" not in busiest.name:
+        advice = "add actors, or make their work cheaper"
+    else:
+        advice = "make its work cheaper or larger per item; more producers will not help"
+    return (
+        f"Bottleneck: {busiest.name}, busy {busiest.utilisation:.0%} of the time{aside}. "
+        f"To go faster, {advice}."
+    )

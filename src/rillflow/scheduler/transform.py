@@ -1,0 +1,203 @@
+"""Transforms in the driver: envelopes in, envelopes out."""
+
+from __future__ import annotations
+
+import copy
+import time
+import types
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from rillflow.errors import BuildError, OperatorError, RillflowError, describe_exception
+from rillflow.graph.handles import ActorHandle, Actors
+from rillflow.graph.node import Node
+from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
+from rillflow.scheduler.ledger import Ticket
+from rillflow.scheduler.transforms import Batch, Marks, make_transform
+from rillflow.types import Provenance, Ref
+
+if TYPE_CHECKING:
+    from rillflow.scheduler.scheduler import Scheduler
+
+Puller = Callable[[], Pulled]
+
+
+class DriverContext:
+    """The context of an operator in the driver; one object per operator, aimed at each item in turn."""
+
+    actor = None
+    info = None
+
+    def __init__(self, scheduler: Scheduler, operator: str) -> None:
+        self.operator = operator
+        self._scheduler = scheduler
+        self._tickets: tuple[Ticket, ...] = ()
+
+    def aim(self, tickets: tuple[Ticket, ...]) -> DriverContext:
+        """Speak for the item with these tickets from now on."""
+        self._tickets = tickets
+        return self
+
+    @property
+    def provenance(self) -> Provenance:
+        """Which requests made this item, and with which weights."""
+        return tuple(ticket.source for ticket in self._tickets)
+
+    @property
+    def sources(self) -> tuple[ActorHandle, ...]:
+        """The actors that made this item, each once."""
+        names = dict.fromkeys(ticket.source.actor for ticket in self._tickets)
+        return tuple(self._scheduler.fleet.handle_of(name) for name in names)
+
+    def send(
+        self,
+        to: ActorHandle | Actors | Iterable[ActorHandle],
+        method: str,
+        *args: Any,
+        version: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Call a method of actors without waiting for it."""
+        self._scheduler.send(to, method, args, version, key)
+
+    def put(self, value: Any) -> Ref:
+        """Serialise a value once, to send it to many actors."""
+        return self._scheduler.fleet.engine.put(value)
+
+    def count(self, counter: str, n: int = 1) -> None:
+        """Add to a counter of this operator."""
+        self._scheduler.stats_of(self.operator).counters[counter] += n
+
+    def mark(self, outcome: str) -> None:
+        """Tell the ledger what became of this item."""
+        if outcome not in ("trained", "stored"):
+            raise BuildError(f"an item is marked 'trained' or 'stored'; got {outcome!r}.")
+        for ticket in self._tickets:
+            ticket.mark(outcome)
+
+
+class TransformStep:
+    """One transform node of the driver."""
+
+    def __init__(self, scheduler: Scheduler, node: Node, name: str, pull: Puller) -> None:
+        self.scheduler = scheduler
+        self.node = node
+        self.name = name
+        self.path = scheduler.path_of(node)
+        self.stats = scheduler.stats_of(name)
+        self.upstream = pull
+        self.ctx = DriverContext(scheduler, name)
+        self.transform = make_transform(node, own_copy(node["fn"]), self)
+        self.out: deque[Envelope] = deque()
+        self.upstream_ended = False
+
+    # -- what the transform asks for (its Accounts) ----------------------------------------------
+
+    def drop(self, marks: Marks, reason: str) -> None:
+        """These items end here."""
+        for ticket in marks:
+            ticket.finish(f"{reason} by {self.name}")
+
+    def share(self, marks: Marks, extra: int) -> None:
+        """These tickets are now held by `extra` further items."""
+        if extra:
+            for ticket in marks:
+                ticket.pieces += extra
+
+    def context(self, marks: Marks) -> DriverContext:
+        """The context, aimed at the item with these tickets."""
+        return self.ctx.aim(marks)
+
+    def handle(self, marks: Marks) -> Any:
+        """The actor that made the item; a tuple if there are several."""
+        sources = self.ctx.aim(marks).sources
+        return sources[0] if len(sources) == 1 else sources
+
+    # -- the step ------------------------------------------------------------------------------
+
+    def pull(self) -> Pulled:
+        """The next item, or why there is none; consumes at most one input."""
+        if self.out:
+            return self._emit(self.out.popleft())
+        if self.transform.ended:
+            return Blocked.ENDED
+        if self.upstream_ended:
+            return Blocked.ENDED
+        pulled = self.upstream()
+        if type(pulled) is Envelope:
+            outs = self._feed(pulled)
+        elif pulled is Blocked.ENDED:
+            self.upstream_ended = True
+            outs = self._guard(None, self.transform.flush)
+            self._queue(outs, None)
+        else:
+            return pulled
+        return self._emit(self.out.popleft()) if self.out else Blocked.PROGRESSED
+
+    def _emit(self, envelope: Envelope) -> Envelope:
+        self.stats.items += 1
+        return envelope
+
+    def _feed(self, envelope: Envelope) -> list[tuple[Any, Marks]]:
+        transform = self.transform
+        lazy = envelope.lazy and not transform.reads
+        value = envelope.value if lazy else self._guard(envelope, envelope.read)
+        marks = envelope.tickets
+        outs = self._guard(envelope, lambda: transform.feed(value, marks))
+        self._queue(outs, envelope)
+        return outs
+
+    def _queue(self, outs: list[tuple[Any, Marks]], source: Envelope | None) -> None:
+        hold = None if source is None else source.hold
+        if hold is not None:
+            if not outs:
+                hold.release()
+            else:
+                hold.retain(len(outs) - 1)
+        for value, marks in outs:
+            lazy = isinstance(value, Ref) or (
+                not self.transform.reads and type(value) in (list, tuple)
+                and any(isinstance(part, Ref) for part in value)
+            )  # fmt: skip
+            self.out.append(Envelope(value, marks, hold, lazy))
+
+    def _guard(self, envelope: Envelope | None, work: Callable[[], Any]) -> Any:
+        """Run user code; an exception becomes an error that names operator and line, and the item ends."""
+        wall, cpu = time.perf_counter(), time.thread_time()
+        try:
+            return work()
+        except Exception as error:
+            if envelope is not None:
+                envelope.finish(f"error in {self.name}")
+            if isinstance(error, RillflowError):
+                raise
+            raise OperatorError.build(describe_exception(error), self.path, None) from error
+        finally:
+            wall = time.perf_counter() - wall
+            self.stats.busy += wall
+            self.scheduler.fleet.engine.spend(self.name, wall, time.thread_time() - cpu)
+
+    # -- state and audit -----------------------------------------------------------------------
+
+    def held(self) -> list[Marks]:
+        """Tickets of everything inside, for the audit."""
+        return [*self.transform.held(), *(envelope.tickets for envelope in self.out)]
+
+    @property
+    def depth(self) -> int:
+        """Items waiting inside."""
+        inside = self.transform.values if isinstance(self.transform, Batch) else ()
+        return len(inside) + len(self.out)
+
+
+def own_copy(fn: Any) -> Any:
+    """This run's own copy of a stateful callable; plain functions and methods are used as they are.
+
+    A closure of the driver is not copied: `for_each(results.append)` fills the user's own list.
+    """
+    if fn is None or isinstance(
+        fn, types.FunctionType | types.MethodType | types.BuiltinFunctionType | type
+    ):
+        return fn
+    return copy.deepcopy(fn)

@@ -1,0 +1,252 @@
+"""Transforms: one item in, any number out. The same code runs inside actors and in the driver.
+
+Marks are an item's provenance, opaque here: sequence numbers in an actor, tickets in the driver.
+Whoever runs a transform supplies an `Accounts`, which is told when marks are dropped or shared.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from rillflow.graph.node import Node
+
+Marks = tuple[Any, ...]
+Outs = list[tuple[Any, Marks]]
+
+
+class Accounts(Protocol):
+    """What a transform needs from whoever runs it."""
+
+    def drop(self, marks: Marks, reason: str) -> None:
+        """These will never reach an output."""
+        ...
+
+    def share(self, marks: Marks, extra: int) -> None:
+        """These now belong to `extra` further items."""
+        ...
+
+    def context(self, marks: Marks) -> Any:
+        """The context for a callable that asks for one."""
+        ...
+
+    def handle(self, marks: Marks) -> Any:
+        """The actor (or actors) that made this item."""
+        ...
+
+
+class Transform:
+    """Base: holds nothing, reads its items, never ends."""
+
+    reads = True
+    """whether it needs the value; False: a reference is passed on unread"""
+    ended = False
+
+    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
+        self.fn: Any = fn
+        self.accounts = accounts
+        self.reads = not getattr(fn, "takes_ref", False)
+        self.with_context = bool(node.options.get("ctx"))
+
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        """Consume one item."""
+        raise NotImplementedError
+
+    def flush(self) -> Outs:
+        """The input has ended: give what is left."""
+        return []
+
+    def held(self) -> list[Marks]:
+        """Marks of the items kept inside, for the audit of the ledger."""
+        return []
+
+    def get_state(self) -> Any:
+        """State to save: of the user's callable, by default."""
+        get = getattr(self.fn, "get_state", None)
+        return None if get is None else get()
+
+    def set_state(self, state: Any) -> None:
+        """Restore what `get_state` returned."""
+        if state is not None:
+            self.fn.set_state(state)
+
+    def _call(self, value: Any, marks: Marks) -> Any:
+        if self.with_context:
+            return self.fn(value, self.accounts.context(marks))
+        return self.fn(value)
+
+
+class ForEach(Transform):
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        return [(self._call(value, marks), marks)]
+
+
+class Filter(Transform):
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        if self._call(value, marks):
+            return [(value, marks)]
+        self.accounts.drop(marks, "filtered")
+        return []
+
+
+class Flatten(Transform):
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        items = _as_list(value, "flatten takes items that are lists")
+        if not items:
+            self.accounts.drop(marks, "empty")
+            return []
+        self.accounts.share(marks, len(items) - 1)
+        return [(item, marks) for item in items]
+
+
+class Combine(Transform):
+    """A flat-map whose callable may collect; provenance collects with it."""
+
+    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
+        super().__init__(node, fn, accounts)
+        self.marks: Marks = ()
+
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        outs = _as_list(self._call(value, marks), "the callable given to combine returns a list")
+        self.marks += marks
+        if not outs:
+            return []
+        united, self.marks = self.marks, ()
+        self.accounts.share(united, len(outs) - 1)
+        return [(out, united) for out in outs]
+
+    def held(self) -> list[Marks]:
+        return [self.marks]
+
+    def get_state(self) -> Any:
+        return {"marks": self.marks, "fn": super().get_state()}
+
+    def set_state(self, state: Any) -> None:
+        self.marks = state["marks"]
+        super().set_state(state["fn"])
+
+
+class Batch(Transform):
+    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
+        super().__init__(node, fn, accounts)
+        self.reads = False
+        self.n = node["n"]
+        self.values: list[Any] = []
+        self.marks: list[Marks] = []
+
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        self.values.append(value)
+        self.marks.append(marks)
+        return self.flush() if len(self.values) >= self.n else []
+
+    def flush(self) -> Outs:
+        if not self.values:
+            return []
+        values, marks = self.values, self.marks
+        self.values, self.marks = [], []
+        return [(values, tuple(mark for group in marks for mark in group))]
+
+    def held(self) -> list[Marks]:
+        return list(self.marks)
+
+    def get_state(self) -> Any:
+        return {"values": list(self.values), "marks": list(self.marks)}
+
+    def set_state(self, state: Any) -> None:
+        self.values, self.marks = list(state["values"]), list(state["marks"])
+
+
+class Shuffle(Transform):
+    """A reservoir: full, it gives a random element for each new one."""
+
+    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
+        super().__init__(node, fn, accounts)
+        self.reads = False
+        self.n = node["n"]
+        self.rng = random.Random(node["seed"])
+        self.buffer: Outs = []
+
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        self.buffer.append((value, marks))
+        return [self._draw()] if len(self.buffer) >= self.n else []
+
+    def flush(self) -> Outs:
+        return [self._draw() for _ in range(len(self.buffer))]
+
+    def _draw(self) -> tuple[Any, Marks]:
+        return self.buffer.pop(self.rng.randrange(len(self.buffer)))
+
+    def held(self) -> list[Marks]:
+        return [marks for _, marks in self.buffer]
+
+    def get_state(self) -> Any:
+        version, numbers, gauss = self.rng.getstate()
+        return {
+            "values": [value for value, _ in self.buffer],
+            "marks": [marks for _, marks in self.buffer],
+            "rng": [version, list(numbers), gauss],
+        }
+
+    def set_state(self, state: Any) -> None:
+        self.buffer = list(zip(state["values"], state["marks"], strict=True))
+        version, numbers, gauss = state["rng"]
+        self.rng.setstate((version, tuple(numbers), gauss))
+
+
+class Limit(Transform):
+    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
+        super().__init__(node, fn, accounts)
+        self.reads = False
+        self.left = node["n"]
+
+    @property
+    def ended(self) -> bool:  # type: ignore[override]
+        return bool(self.left <= 0)
+
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        if self.left <= 0:
+            self.accounts.drop(marks, "limit")
+            return []
+        self.left -= 1
+        return [(value, marks)]
+
+    def get_state(self) -> Any:
+        return self.left
+
+    def set_state(self, state: Any) -> None:
+        self.left = state
+
+
+class ZipWithSource(Transform):
+    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
+        super().__init__(node, fn, accounts)
+        self.reads = False
+
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        return [((self.accounts.handle(marks), value), marks)]
+
+
+_TRANSFORMS: dict[str, type[Transform]] = {
+    "for_each": ForEach,
+    "filter": Filter,
+    "flatten": Flatten,
+    "combine": Combine,
+    "batch": Batch,
+    "shuffle": Shuffle,
+    "limit": Limit,
+    "zip_with_source_actor": ZipWithSource,
+}
+
+
+def make_transform(node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> Transform:
+    """The running form of a transform node; `fn` is this run's own copy of its callable."""
+    return _TRANSFORMS[node["op"]](node, fn, accounts)
+
+
+def _as_list(value: Any, rule: str) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | dict):
+        return list(value)
+    raise TypeError(f"{rule}; got {type(value).__name__}")

@@ -1,0 +1,110 @@
+"""Small values shared by every layer: who made an item, who an actor is, how failures are met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Placement = Literal["process", "thread", "driver"]
+"""Where an actor lives: its own process (or Ray actor), a thread of the driver, or the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which request made an item: actor, its incarnation, a sequence number, weights version."""
+
+    actor: str
+    incarnation: int
+    seq: int
+    version: int
+
+
+Provenance = tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActorInfo:
+    """What an actor may know about itself; given to a constructor that has an `info` parameter."""
+
+    name: str
+    index: int
+    incarnation: int
+    seed: int
+
+
+class Ref:
+    """An item that has not been read: it can be forwarded to an actor without a copy."""
+
+    __slots__ = ()
+
+    def get(self) -> Any:
+        """Read the value; arrays in it are read-only."""
+        raise NotImplementedError
+
+
+def read(value: Any) -> Any:
+    """A value with its references read: itself, or the elements of a list or tuple of them."""
+    if isinstance(value, Ref):
+        return value.get()
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind(v.get() if isinstance(v, Ref) else v for v in value)
+    return value
+
+
+Reaction = Literal["raise", "drop", "retry", "restart", "shrink"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailurePolicy:
+    """What a run does when user code raises in an actor, or when the actor itself is lost."""
+
+    on_error: Reaction = "raise"
+    """user code raised, the actor is alive: raise, drop the item, retry (a new request), restart
+    the actor, or shrink (go on without it)"""
+    on_lost: Literal["raise", "restart", "shrink"] = "raise"
+    """the actor died or hung: raise, restart it as a new incarnation, or go on without it"""
+    max_retries: int = 3
+    """failures in a row of one shard before `retry` gives up and raises"""
+    max_restarts: int = 5
+    """restarts of one actor within `window` before its last error is raised"""
+    window: float = 60.0
+    """seconds over which restarts are counted"""
+    backoff: float = 0.1
+    """seconds before the second restart in a row; doubled each time; the first is at once"""
+    timeout: float | None = None
+    """seconds a request may take before the actor counts as hung and is killed"""
+
+    @staticmethod
+    def of(policy: FailurePolicy | Reaction | None) -> FailurePolicy:
+        """A policy from its short name."""
+        if policy is None:
+            return FailurePolicy()
+        if isinstance(policy, FailurePolicy):
+            return policy
+        if policy in ("restart", "shrink"):
+            return FailurePolicy(on_error=policy, on_lost=policy)  # type: ignore[arg-type]
+        return FailurePolicy(on_error=policy)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The small part of a completion: all the scheduler needs, without the data itself."""
+
+    items: tuple[tuple[int, ...], ...] = ()
+    """for each item in the payload, the sequence numbers it was made from"""
+    dropped: tuple[tuple[int, str], ...] = ()
+    """sequence numbers that an operator inside the actor rejected, and which one"""
+    ended: bool = False
+    not_ready: bool = False
+    version: int = 0
+    """version of the newest versioned message the actor had handled"""
+    wall: float = 0.0
+    """seconds the request took inside the actor"""
+    cpu: float = 0.0
+    """seconds of processor time it used there"""
+    op_times: tuple[float, ...] = ()
+    """seconds per operator of the shard: the source first, then its transforms"""
+    metrics: Mapping[str, Any] | None = field(default=None)
+    """what the actor's `pop_metrics()` returned, if it has one"""
