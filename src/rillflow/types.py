@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 Placement = Literal["process", "thread", "driver"]
 """Where an actor lives: its own process (or Ray actor), a thread of the driver, or the driver."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """Which request made an item: actor, its incarnation, a sequence number, weights version."""
 
     actor: str
@@ -88,8 +87,7 @@ class FailurePolicy:
         return FailurePolicy(on_error=policy)
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """The small part of a completion: all the scheduler needs, without the data itself."""
 
     items: tuple[tuple[int, ...], ...] = ()
@@ -106,5 +104,5 @@ class Header:
     """seconds of processor time it used there"""
     op_times: tuple[float, ...] = ()
     """seconds per operator of the shard: the source first, then its transforms"""
-    metrics: Mapping[str, Any] | None = field(default=None)
+    metrics: Mapping[str, Any] | None = None
     """what the actor's `pop_metrics()` returned, if it has one"""

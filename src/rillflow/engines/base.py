@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rillflow.errors import UserFailure
 from rillflow.types import Header, Placement, Provenance, Ref
@@ -36,8 +36,7 @@ class ActorSpec:
     resources: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """A request was answered."""
 
     actor: str
@@ -47,8 +46,7 @@ class Completed:
     payload: Ref | None
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """User code raised: in a request, or in the handler of a message (`request` is None)."""
 
     actor: str
@@ -57,8 +55,7 @@ class Failed:
     failure: UserFailure
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """The actor is gone: its process died, or its constructor raised (`failure` says how)."""
 
     actor: str
@@ -74,6 +71,8 @@ class Engine(ABC):
     """Brings actors to life and carries requests, messages and references between them."""
 
     name: str
+    counts_cpu = False
+    """whether time spent in the driver's operators moves this engine's clock"""
 
     def open(self, seed: int) -> None:  # noqa: B027 - most engines need nothing here
         """Called once, before the first actor starts."""
@@ -112,6 +111,9 @@ class Engine(ABC):
     @abstractmethod
     def wait(self, timeout: float | None) -> list[Event]:
         """Events, in the order they happened; blocks until there is one or `timeout` has passed."""
+
+    def flush(self) -> None:  # noqa: B027
+        """Send what an engine has collected; called before the user's own code goes on."""
 
     @abstractmethod
     def now(self) -> float:

@@ -54,10 +54,11 @@ class InsideActor:
 
 
 class Inside:
-    """The thread and driver actors of an engine. `emit` may be called from any thread."""
+    """The thread and driver actors of an engine; threads report through `emit`, the driver itself directly."""
 
-    def __init__(self, emit: Callable[[Event], None]) -> None:
+    def __init__(self, emit: Callable[[Event], None], emit_inline: Callable[[Event], None]) -> None:
         self.emit = emit
+        self.emit_inline = emit_inline
         self.actors: dict[str, InsideActor] = {}
         self.inboxes: dict[str, queue.SimpleQueue[Job | None]] = {}
         self.inline: deque[tuple[InsideActor, Job]] = deque()
@@ -65,8 +66,10 @@ class Inside:
         self.threads: list[threading.Thread] = []
 
     def start(self, spec: ActorSpec) -> None:
-        actor = self.actors[spec.name] = InsideActor(spec, self.emit)
-        if spec.placement == "driver":
+        inline = spec.placement == "driver"
+        actor = InsideActor(spec, self.emit_inline if inline else self.emit)
+        self.actors[spec.name] = actor
+        if inline:
             self.inline.append((actor, lambda it: it.construct()))
             return
         inbox = self.inboxes[spec.name] = queue.SimpleQueue()

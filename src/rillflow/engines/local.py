@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
+import select
 import signal
 import socket
 import subprocess
@@ -23,9 +23,9 @@ from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, L
 from rillflow.engines.inside import Inside, call_job, install_job, request_job, tell_job
 from rillflow.engines.serial import PackedRef, ValueRef, pack
 from rillflow.engines.shm import ShmRef
-from rillflow.engines.wire import Packet, Receiver, make_ref
+from rillflow.engines.wire import Message, Packet, Receiver, make_ref, packets
 from rillflow.errors import EngineError
-from rillflow.types import Provenance, Ref
+from rillflow.types import Header, Provenance, Ref
 
 _GRACE = 0.5
 """seconds an actor has to close itself before its process group is killed"""
@@ -57,10 +57,12 @@ class _Process:
             os.close(read)
         ours.setblocking(False)
         self.socket = ours
+        self.fd = ours.fileno()
         self.receiver = Receiver(ours)
         self.pidfd = os.pidfd_open(self.process.pid)
+        self.collected: list[Message] = []
         self.outbox: deque[Packet] = deque()
-        self.constructed = False
+        self.interest = select.EPOLLIN
         self.closed = False
 
     def close(self) -> None:
@@ -84,13 +86,17 @@ class Local(Engine):
             )
         self.threads = threads
         self._processes: dict[str, _Process] = {}
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._watched: dict[int, _Process] = {}
+        """worker processes by each of their two descriptors"""
         self._events: deque[Event] = deque()
-        self._inside = Inside(self._emit)
+        self._inside = Inside(self._emit, self._events.append)
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
-        self._selector.register(self._wake_out, selectors.EVENT_READ, None)
+        self._epoll.register(self._wake_out.fileno(), select.EPOLLIN)
+        self._dirty: list[_Process] = []
+        self._urgent = False
         self._owner = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
@@ -102,8 +108,9 @@ class Local(Engine):
             self._inside.start(spec)
             return
         process = self._processes[spec.name] = _Process(spec, self.threads)
-        self._selector.register(process.socket, selectors.EVENT_READ, process)
-        self._selector.register(process.pidfd, selectors.EVENT_READ, process)
+        for fd in (process.fd, process.pidfd):
+            self._epoll.register(fd, select.EPOLLIN)
+            self._watched[fd] = process
         payload = make_ref(pack((list(sys.path), os.getcwd(), spec.code, spec.handle)))
         self._send(process, ("start", spec.name, spec.index, spec.incarnation, spec.seed), payload)
 
@@ -157,15 +164,17 @@ class Local(Engine):
             timeout = 0.0
         if self._events:
             timeout = 0.0
-        for key, mask in self._selector.select(timeout):
-            process = key.data
+        if self._dirty:
+            self._flush_all()
+        for fd, mask in self._epoll.poll(timeout):
+            process = self._watched.get(fd)
             if process is None:
                 self._drain_wakeups()
             elif not process.closed:
-                if mask & selectors.EVENT_WRITE:
+                if mask & select.EPOLLOUT:
                     self._flush(process)
-                if mask & selectors.EVENT_READ:
-                    self._receive(process, died=key.fd == process.pidfd)
+                if mask & ~select.EPOLLOUT:
+                    self._receive(process, died=fd == process.pidfd)
         events = []
         while self._events:
             events.append(self._events.popleft())
@@ -179,50 +188,63 @@ class Local(Engine):
         processes = list(self._processes.values())
         for process in processes:
             with contextlib.suppress(OSError):
-                Packet(("stop",)).send(process.socket)
+                Packet([(("stop",), None)]).send(process.socket)
         _wait_for(processes, _GRACE)
         for process in processes:
             _kill_group(process)
             process.close()
         self._processes.clear()
         self._inside.close()
-        self._selector.close()
+        self._epoll.close()
         self._wake_in.close()
         self._wake_out.close()
 
     # -- sockets -------------------------------------------------------------------------------
 
     def _send(self, process: _Process, meta: tuple[Any, ...], payload: Ref | None = None) -> None:
-        packet = Packet(meta, payload)
-        if process.outbox:
-            process.outbox.append(packet)
-            return
-        try:
-            packet.send(process.socket)
-        except BlockingIOError:
-            process.outbox.append(packet)
-            self._selector.modify(
-                process.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, process
-            )
-        except (BrokenPipeError, ConnectionResetError):
-            return  # it died; its descriptors will say so
+        """Collect a message; those of one step leave together and wake the worker once."""
+        if not process.collected:
+            self._dirty.append(process)
+        process.collected.append((meta, payload))
+        if meta[0] == "request":
+            self._urgent = True
+
+    def flush(self) -> None:
+        """Messages alone can wait for the next request: nothing depends on them before."""
+        if self._urgent:
+            self._flush_all()
+
+    def _flush_all(self) -> None:
+        self._urgent = False
+        for process in self._dirty:
+            if not process.closed:
+                waiting = bool(process.outbox)
+                process.outbox.extend(packets(process.collected))
+                process.collected = []
+                if not waiting:
+                    self._flush(process)
+        self._dirty.clear()
 
     def _flush(self, process: _Process) -> None:
+        """Send what the socket takes; the rest when it has room again."""
+        interest = select.EPOLLIN
         try:
             while process.outbox:
                 process.outbox[0].send(process.socket)
                 process.outbox.popleft()
         except BlockingIOError:
-            return
+            interest |= select.EPOLLOUT
         except (BrokenPipeError, ConnectionResetError):
-            process.outbox.clear()
-        self._selector.modify(process.socket, selectors.EVENT_READ, process)
+            process.outbox.clear()  # it died; its descriptors will say so
+        if interest != process.interest:
+            process.interest = interest
+            self._epoll.modify(process.fd, interest)
 
     def _receive(self, process: _Process, died: bool) -> None:
         """Take all that has come from a worker; at the end of its life, report the loss."""
         try:
-            while (message := process.receiver.receive()) is not None:
-                self._events.append(self._event(process, *message))
+            while (messages := process.receiver.receive()) is not None:
+                self._events.extend(self._event(process, *message) for message in messages)
                 if not died:
                     return  # others may have something too; the rest is still there next time
         except BlockingIOError:
@@ -235,7 +257,7 @@ class Local(Engine):
     def _event(self, process: _Process, meta: tuple[Any, ...], payload: Ref | None) -> Event:
         kind = meta[0]
         if kind == "done":
-            return Completed(process.name, process.incarnation, meta[1], meta[2], payload)
+            return Completed(process.name, process.incarnation, meta[1], Header(*meta[2]), payload)
         if kind == "failed":
             return Failed(process.name, process.incarnation, meta[1], meta[2])
         return Lost(process.name, process.incarnation, "its constructor raised", meta[1])
@@ -251,9 +273,9 @@ class Local(Engine):
         process.close()
 
     def _forget(self, process: _Process) -> None:
-        for source in (process.socket, process.pidfd):
-            with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(source)
+        for fd in (process.fd, process.pidfd):
+            if self._watched.pop(fd, None) is not None:
+                self._epoll.unregister(fd)
 
     # -- threads -------------------------------------------------------------------------------
 
@@ -287,9 +309,11 @@ def _kill_group(process: _Process) -> None:
 def _wait_for(processes: list[_Process], seconds: float) -> None:
     """Until all have ended, or the time is up."""
     deadline = time.monotonic() + seconds
-    with selectors.DefaultSelector() as selector:
-        for process in processes:
-            selector.register(process.pidfd, selectors.EVENT_READ)
-        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(left):
-                selector.unregister(key.fileobj)
+    waiting = {process.pidfd for process in processes}
+    poll = select.poll()
+    for pidfd in waiting:
+        poll.register(pidfd, select.POLLIN)
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for pidfd, _ in poll.poll(left * 1000):
+            poll.unregister(pidfd)
+            waiting.discard(pidfd)

@@ -23,6 +23,8 @@ from rillflow.scheduler.stats import RunStats
 from rillflow.types import FailurePolicy, Header, Reaction, Ref
 
 T = TypeVar("T")
+_LOOK_EVERY = 8
+"""pulls between two looks at what has arrived, while there is something to pull anyway"""
 
 
 class Run(Generic[T]):
@@ -57,6 +59,7 @@ class Run(Generic[T]):
         self._output: Envelope | None = None
         self._begin = 0.0
         self._waited = 0.0
+        self._pulls = 0
         self._restore: dict[str, Any] | None = None
         self._finalizer = weakref.finalize(self, self.engine.close)
 
@@ -72,27 +75,30 @@ class Run(Generic[T]):
         if self._output is not None:
             self._output.release()
             self._output = None
-        scheduler = self._scheduler
-        self._take_events(0.0)
+        scheduler, errors = self._scheduler, self._scheduler.fleet.errors
         while True:
-            self._raise_errors()
+            self._pulls += 1
+            if self._pulls % _LOOK_EVERY == 0:
+                self._take_events(0.0)
+            if errors:
+                raise errors.popleft()
             pulled = scheduler.pull()
             if type(pulled) is Envelope:
                 value = pulled.read()
                 for ticket in pulled.tickets:
                     ticket.finish("delivered")
                 self._output = pulled
+                self.engine.flush()
                 return value  # type: ignore[no-any-return]
             if pulled is Blocked.PROGRESSED:
-                self._take_events(0.0)
-            elif pulled is Blocked.ENDED:
+                continue
+            if pulled is Blocked.ENDED:
                 self._raise_errors()
                 self._ended = True
                 self._begin, self._final = self._begin, self.stats()
                 self.engine.close()
                 raise StopIteration
-            else:
-                self._wait(pulled)
+            self._wait(pulled)
 
     def _start(self) -> None:
         if self._started:

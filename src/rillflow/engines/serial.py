@@ -35,12 +35,12 @@ class Packed:
 def pack(value: Any, *, by_value: bool = True) -> Packed:
     """Serialise; the buffers are views of the value's own memory.
 
-    `by_value` ships classes of `__main__` along (towards actors); without it the quick pickler is
-    tried first (back to the driver, which knows them).
+    `by_value` ships classes of `__main__` along (towards actors); without it, and for plain data,
+    the quick pickler is tried first.
     """
     views: list[pickle.PickleBuffer] = []
     body: bytes | None = None
-    if not by_value:
+    if not by_value or _plain(value, 3):
         try:
             body = pickle.dumps(value, 5, buffer_callback=views.append)
         except Exception:  # a class that was shipped by value has to travel back by value
@@ -50,6 +50,21 @@ def pack(value: Any, *, by_value: bool = True) -> Packed:
         cloudpickle.Pickler(stream, 5, buffer_callback=views.append).dump(value)
         body = stream.getvalue()
     return Packed(body, [view.raw() for view in views])
+
+
+_ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
+
+
+def _plain(value: Any, depth: int) -> bool:
+    """Whether a value has no class that the other side might not know."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return True
+    if kind is tuple or kind is list:
+        return depth > 0 and all(_plain(v, depth - 1) for v in value)
+    if kind is dict:
+        return depth > 0 and all(type(k) is str and _plain(v, depth - 1) for k, v in value.items())
+    return kind.__module__ == "numpy" and not value.dtype.hasobject
 
 
 def unpack(packed: Packed) -> Any:

@@ -49,6 +49,7 @@ class Sim(Engine):
     """
 
     name = "sim"
+    counts_cpu = True
 
     def __init__(
         self, latency: Latency = None, *, cores: int | None = None, faults: Sequence[Fault] = (),

@@ -1,7 +1,8 @@
-"""Messages between the driver and a worker process: one packet each, large values beside it.
+"""Messages between the driver and a worker process: packets of one or more, large values beside them.
 
-A packet is a fixed head, a small pickled part that is always read (`meta`), and a payload that is
-read only by whoever needs it: inline if small, else a shared-memory block passed as a descriptor.
+A message is a small tuple that is always read and a payload that is read only by whoever needs it:
+carried along as bytes if small, else as a block of shared memory whose descriptor travels with the
+packet. Bytes inside a packet are never looked into on the way.
 """
 
 from __future__ import annotations
@@ -10,63 +11,84 @@ import array
 import os
 import pickle
 import socket
-import struct
+from collections.abc import Iterator
 from typing import Any
 
-from rillflow.engines.serial import Buffer, Packed, PackedRef
+from rillflow.engines.serial import Packed, PackedRef
 from rillflow.engines.shm import ShmRef, write_block
 from rillflow.types import Ref
+
+Message = tuple[tuple[Any, ...], Ref | None]
 
 INLINE = 32 * 1024
 """payloads up to this size travel in the packet itself"""
 _LARGEST = 160 * 1024
-_HEAD = struct.Struct("<IIB")  # bytes of meta, number of payload parts, where things are
-_INLINE, _BLOCK, _META_BLOCK = 1, 2, 4
+"""a packet must fit in the default socket buffer of Linux"""
+_MOST_FDS = 64
+_IN_PACKET, _IN_BLOCK = b"\0", b"\1"
 
 
 def make_ref(packed: Packed) -> PackedRef | ShmRef:
     """A reference that can be sent any number of times, serialised once."""
     if packed.nbytes <= INLINE:
-        return PackedRef(Packed(packed.body, [bytes(buffer) for buffer in packed.buffers]))
+        if packed.buffers:
+            packed = Packed(packed.body, [bytes(buffer) for buffer in packed.buffers])
+        return PackedRef(packed)
     return ShmRef(write_block(packed), (len(packed.body), *map(len, packed.buffers)))
 
 
 class Packet:
-    """A message ready to be sent; keeps its descriptors alive until then."""
+    """Messages ready to be sent; keeps their descriptors alive until then."""
 
-    __slots__ = ("_keep", "fds", "parts")
+    __slots__ = ("_keep", "data", "fds")
 
-    def __init__(self, meta: Any, payload: Ref | None = None) -> None:
-        small = pickle.dumps(meta, 5)
-        where, lengths, body = 0, (), []
-        self.fds: list[int] = []
+    def __init__(self, messages: list[Message]) -> None:
         self._keep: list[Ref] = []
-        if isinstance(payload, PackedRef):
-            where = _INLINE
-            lengths = (len(payload.packed.body), *map(len, payload.packed.buffers))
-            body = [payload.packed.body, *payload.packed.buffers]
-        elif isinstance(payload, ShmRef):
-            where = _BLOCK
-            lengths = payload.lengths
-            self.fds.append(payload.fd)
-            self._keep.append(payload)
-        if len(small) > INLINE:
-            where |= _META_BLOCK
-            block = ShmRef(write_block(Packed(small, ())), (len(small),))
-            self.fds.append(block.fd)
+        table: list[tuple[Any, ...]] = []
+        for meta, payload in messages:
+            if payload is None:
+                table.append((meta,))
+            elif isinstance(payload, PackedRef):
+                table.append((meta, payload.packed.body, payload.packed.buffers))
+            else:
+                assert isinstance(payload, ShmRef)
+                table.append((meta, payload.lengths))
+                self._keep.append(payload)
+        data = pickle.dumps(table, 5)
+        if len(data) >= _LARGEST:
+            block = ShmRef(write_block(Packed(data, ())), (len(data),))
             self._keep.append(block)
-            small = b""
-        head = _HEAD.pack(len(small), len(lengths), where)
-        table = struct.pack(f"<{len(lengths)}Q", *lengths)
-        self.parts: list[Buffer] = [head, table, small, *body]
+            self.data = _IN_BLOCK
+        else:
+            self.data = _IN_PACKET + data
+        self.fds = [ref.fd for ref in self._keep]  # type: ignore[attr-defined]
 
     def send(self, sock: socket.socket) -> None:
         """Send it whole; raises BlockingIOError if the socket would block."""
         if self.fds:
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", self.fds))
-            sock.sendmsg(self.parts, [rights])
+            sock.sendmsg([self.data], [rights])
         else:
-            sock.sendmsg(self.parts)
+            sock.send(self.data)
+
+
+def packets(messages: list[Message]) -> Iterator[Packet]:
+    """As few packets as fit, in order."""
+    if len(messages) == 1:
+        yield Packet(messages)
+        return
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        payload = message[1]
+        cost = payload.packed.nbytes if isinstance(payload, PackedRef) else 0
+        if batch and (size + cost > 2 * INLINE or len(batch) >= _MOST_FDS - 1):
+            yield Packet(batch)
+            batch, size = [], 0
+        batch.append(message)
+        size += cost
+    if batch:
+        yield Packet(batch)
 
 
 class Receiver:
@@ -74,36 +96,37 @@ class Receiver:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self._buffer = bytearray(_LARGEST)
-        self._room = socket.CMSG_SPACE(2 * array.array("i").itemsize)
+        self._buffer = bytearray(_LARGEST + 1024)
+        self._view = memoryview(self._buffer)
+        self._room = socket.CMSG_SPACE(_MOST_FDS * array.array("i").itemsize)
 
-    def receive(self) -> tuple[Any, Ref | None] | None:
-        """The next message; None at the end of the connection. Raises BlockingIOError if there is none."""
+    def receive(self) -> list[Message] | None:
+        """The next messages; None at the end of the connection. Raises BlockingIOError if none are there."""
         count, ancillary, _, _ = self.sock.recvmsg_into([self._buffer], self._room)
         if count == 0:
             return None
-        fds = array.array("i")
+        fds: list[int] = []
         for _, kind, data in ancillary:
             if kind == socket.SCM_RIGHTS:
-                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-        return self._parse(bytes(memoryview(self._buffer)[:count]), list(fds))
+                numbers = array.array("i")
+                numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
+                fds.extend(numbers)
+        if self._buffer[0] == _IN_BLOCK[0]:
+            return _messages(pickle.loads(_read_block(fds.pop())), fds)
+        return _messages(pickle.loads(self._view[1:count]), fds)
 
-    def _parse(self, data: bytes, fds: list[int]) -> tuple[Any, Ref | None]:
-        meta_length, parts, where = _HEAD.unpack_from(data)
-        lengths = struct.unpack_from(f"<{parts}Q", data, _HEAD.size)
-        start = _HEAD.size + 8 * parts
-        payload: Ref | None = None
-        if where & _BLOCK:
-            payload = ShmRef(fds.pop(0), lengths)
-        elif where & _INLINE:
-            view, offset, pieces = memoryview(data), start + meta_length, []
-            for length in lengths:
-                pieces.append(view[offset : offset + length])
-                offset += length
-            payload = PackedRef(Packed(pieces[0], pieces[1:]))
-        if where & _META_BLOCK:
-            return pickle.loads(_read_block(fds.pop(0))), payload
-        return pickle.loads(data[start : start + meta_length]), payload
+
+def _messages(table: list[tuple[Any, ...]], fds: list[int]) -> list[Message]:
+    blocks = iter(fds)
+    messages: list[Message] = []
+    for meta, *payload in table:
+        if not payload:
+            messages.append((meta, None))
+        elif len(payload) == 1:
+            messages.append((meta, ShmRef(next(blocks), payload[0])))
+        else:
+            messages.append((meta, PackedRef(Packed(payload[0], payload[1]))))
+    return messages
 
 
 def _read_block(fd: int) -> bytes:

@@ -81,11 +81,13 @@ class Worker:
 
     def run(self) -> None:
         """Until the driver says stop, or is gone."""
-        while (message := self.receiver.receive()) is not None:
-            (kind, *fields), payload = message
-            if kind == "stop":
-                break
-            getattr(self, f"on_{kind}")(payload, *fields)
+        stopping = False
+        while not stopping and (messages := self.receiver.receive()) is not None:
+            for (kind, *fields), payload in messages:
+                stopping = kind == "stop"
+                if stopping:
+                    break
+                getattr(self, f"on_{kind}")(payload, *fields)
         if self.host is not None:
             self.host.close()
 
@@ -127,7 +129,7 @@ class Worker:
         except Exception as error:
             self.send(("failed", request, describe_exception(error)))
         else:
-            self.send(("done", request, header), result)
+            self.send(("done", request, tuple(header)), result)
 
     def on_tell(self, payload: Ref, method: str, spread: bool, version: int | None) -> None:
         assert self.host is not None
@@ -137,19 +139,17 @@ class Worker:
             self.send(("failed", None, describe_exception(error, method)))
 
     def on_call(self, payload: Ref, request: int, method: str) -> None:
-        from rillflow.types import Header
-
         assert self.host is not None
         try:
             result = make_ref(pack(self.host.call(method, payload), by_value=False))
         except Exception as error:
             self.send(("failed", request, describe_exception(error, method)))
         else:
-            self.send(("done", request, Header()), result)
+            self.send(("done", request, ()), result)
 
     def send(self, meta: tuple[Any, ...], payload: Ref | None = None) -> None:
         """Answer the driver."""
-        Packet(meta, payload).send(self.sock)
+        Packet([(meta, payload)]).send(self.sock)
 
 
 def main() -> None:

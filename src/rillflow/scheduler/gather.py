@@ -6,7 +6,6 @@ A request is *open* from when it is issued until everything downstream is done w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rillflow.graph.node import Node
@@ -46,6 +45,8 @@ class Shard:
         self.index = index
         self.pipeline = f"{gather.name}/{index}"
         self.account = gather.scheduler.ledger.account(gather.source_name(plan))
+        names = gather.scheduler.program.names
+        self.op_stats = [gather.scheduler.stats_of(names[n]) for n in (plan.source, *plan.chain)]
         self.open = 0
         self.in_flight = 0
         self.ended = False
@@ -67,16 +68,28 @@ class Shard:
             return
         route = self.gather.route
         if route is None:
-            self.open += 1
-            self.in_flight += 1
+            self._asked()
             self.gather.fleet.request(self.actor, self, self.pipeline, self._ticket)
         elif (envelope := route.take(self)) is not None:
-            self.open += 1
-            self.in_flight += 1
+            self._asked()
             payload = envelope.value if envelope.lazy else route.put(envelope.value)
             self.gather.fleet.request(
                 self.actor, self, self.pipeline, None, payload, envelope.tickets
             )
+
+    def _asked(self) -> None:
+        self.open += 1
+        self.in_flight += 1
+        self.gather.in_flight += 1
+
+    def _answered(self) -> None:
+        self.in_flight -= 1
+        self.gather.in_flight -= 1
+
+    def done(self) -> None:
+        """Everything downstream is done with the items of one answer."""
+        self.open -= 1
+        self.gather.rearm(self)
 
     def _ticket(self, seq: int) -> Ticket:
         self.account.produced += 1
@@ -88,8 +101,8 @@ class Shard:
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
         """Take in an answer: tickets for its items, then whatever the gather does with them."""
-        self.in_flight -= 1
-        self.gather.record(request, header)
+        self._answered()
+        self._record(request, header)
         envelopes = self._envelopes(request, header, payload)
         if header.ended:
             self.ended = True
@@ -97,6 +110,17 @@ class Shard:
             self.warming = True
             self.actor.parked.append(self._ask_again)
         self.gather.arrived(self, envelopes)
+
+    def _record(self, request: Request, header: Header) -> None:
+        """Statistics of one answer, for the gather and for each operator inside the actor."""
+        gather = self.gather
+        lag = self.actor.versions_sent - request.tickets[0].sent if request.own else 0
+        gather.stats.answered(gather.fleet.engine.now() - request.issued, header.wall, lag)
+        for stats, seconds in zip(self.op_stats, header.op_times, strict=False):
+            stats.items += 1
+            stats.busy += seconds
+        if header.metrics is not None:
+            gather.scheduler.record_metrics(gather.stats, self.actor.name, request.seq, header.metrics)
 
     def _envelopes(self, request: Request, header: Header, payload: Ref | None) -> list[Envelope]:
         if request.own:
@@ -151,9 +175,8 @@ class Shard:
         self.gather.rearm(self)
 
     def abandoned(self, request: Request) -> None:
-        self.open -= 1
-        self.in_flight -= 1
-        self.gather.rearm(self)
+        self._answered()
+        self.done()
 
     def actor_back(self) -> None:
         self.warming = False
@@ -175,6 +198,8 @@ class Gather:
         self.path = scheduler.path_of(node)
         self.stats: NodeStats = scheduler.stats_of(name)
         self.route: Route | None = None
+        self.in_flight = 0
+        """requests on their way"""
         self.shards: list[Shard] = []
 
     def source_name(self, plan: ShardPlan) -> str:
@@ -190,17 +215,6 @@ class Gather:
 
     def start(self) -> None:
         """Called once, when the run begins."""
-
-    def record(self, request: Request, header: Header) -> None:
-        """Statistics of one answer."""
-        lag = request.actor.versions_sent - request.tickets[0].sent if request.own else 0
-        self.stats.answered(self.fleet.engine.now() - request.issued, header.wall, lag)
-        self.scheduler.stats_of_shard(self, request, header)
-
-    @property
-    def in_flight(self) -> int:
-        """Requests on their way."""
-        return sum(shard.in_flight for shard in self.shards)
 
     def idle_status(self) -> Blocked:
         """Why nothing is ready."""
@@ -252,29 +266,20 @@ class AsyncGather(Gather):
             self.rearm(shard)
 
     def rearm(self, shard: Shard) -> None:
-        for _ in range(self.num_async - shard.open):
-            before = shard.open
+        while (before := shard.open) < self.num_async:
             shard.issue()
             if shard.open == before:
                 return
 
     def arrived(self, shard: Shard, envelopes: list[Envelope]) -> None:
         if not envelopes:
-            shard.open -= 1
-            self.rearm(shard)
+            shard.done()
             return
-        hold = Hold(self._done(shard))
+        hold = Hold(shard.done)
         hold.retain(len(envelopes) - 1)
         for envelope in envelopes:
             envelope.hold = hold
             self.ready.append((shard, envelope))
-
-    def _done(self, shard: Shard) -> Callable[[], None]:
-        def done() -> None:
-            shard.open -= 1
-            self.rearm(shard)
-
-        return done
 
     def pull(self) -> Pulled:
         if self.ready:
@@ -289,7 +294,7 @@ class AsyncGather(Gather):
         for index, envelope in envelopes:
             shard = self.shards[index]
             shard.open += 1
-            envelope.hold = Hold(self._done(shard))
+            envelope.hold = Hold(shard.done)
             self.ready.append((shard, envelope))
 
 

@@ -10,7 +10,7 @@ engine and feed events by hand. States of an operator that has no item are in `e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import cloudpickle
@@ -22,7 +22,7 @@ from rillflow.graph.node import Node
 from rillflow.graph.program import Program
 from rillflow.graph.program import Shard as ShardPlan
 from rillflow.scheduler.envelope import Blocked, Pulled
-from rillflow.scheduler.fleet import Actor, Fleet, Request, derive_seed
+from rillflow.scheduler.fleet import Actor, Fleet, derive_seed
 from rillflow.scheduler.gather import AsyncGather, Gather, SyncGather
 from rillflow.scheduler.ledger import Ledger
 from rillflow.scheduler.merge import SplitStep, UnionStep
@@ -30,7 +30,7 @@ from rillflow.scheduler.queues import BackgroundState, DequeueStep, EnqueueStep,
 from rillflow.scheduler.route import Route
 from rillflow.scheduler.stats import NodeStats
 from rillflow.scheduler.transform import TransformStep
-from rillflow.types import FailurePolicy, Header, Ref
+from rillflow.types import FailurePolicy, Ref
 
 Step = TransformStep | SplitStep | UnionStep | EnqueueStep | DequeueStep | Gather
 Listener = Callable[[str, int, dict[str, Any]], None]
@@ -51,6 +51,8 @@ class Scheduler:
         self.routes: list[Route] = []
         self.cut = 0
         self.metrics_listeners: list[Listener] = []
+        self.pull: Callable[[], Pulled]
+        """the next item of the program, or why there is none"""
         self._pulls: dict[Node, Callable[[], Pulled]] = {}
         self._codes: dict[tuple[Any, ...], bytes] = {}
 
@@ -65,6 +67,7 @@ class Scheduler:
         for node in self.program.nodes:
             if not node.parallel:
                 self._build(node)
+        self.pull = self._pulls[self.program.root]
         for background in self.program.backgrounds:
             actor = self.fleet.by_uid[background.actors[0].uid]
             state = BackgroundState(
@@ -149,18 +152,16 @@ class Scheduler:
 
     # -- running -------------------------------------------------------------------------------
 
-    def pull(self) -> Pulled:
-        """The next item of the program, or why there is none."""
-        return self._pulls[self.program.root]()
-
     def handle(self, event: Event) -> None:
         """Take in one event."""
         self.fleet.handle(event)
 
     def settle(self) -> None:
         """After events: due timers, and items on their way to a second group of actors."""
-        self.fleet.run_timers()
-        self._pump_routes()
+        if self.fleet.timers:
+            self.fleet.run_timers()
+        if self.routes:
+            self._pump_routes()
 
     def _pump_routes(self) -> None:
         for route in self.routes:
@@ -221,22 +222,16 @@ class Scheduler:
 
     def stats_of(self, name: str) -> NodeStats:
         """Counters of one operator."""
-        return self.stats.setdefault(name, NodeStats())
+        stats = self.stats.get(name)
+        if stats is None:
+            stats = self.stats[name] = NodeStats()
+        return stats
 
-    def stats_of_shard(self, gather: Gather, request: Request, header: Header) -> None:
-        """Spread one answer over the operators inside the actor, and hand on its metrics."""
-        shard = request.target
-        plan: ShardPlan = shard.plan  # type: ignore[attr-defined]
-        for node, seconds in zip((plan.source, *plan.chain), header.op_times, strict=False):
-            stats = self.stats_of(self.program.names[node])
-            stats.items += 1
-            stats.busy += seconds
-        if header.metrics is not None:
-            counters = header.metrics.get("counters")
-            if counters:
-                gather.stats.counters.update(counters)
-            for listener in self.metrics_listeners:
-                listener(request.actor.name, request.seq, dict(header.metrics))
+    def record_metrics(self, stats: NodeStats, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
+        """What an actor sent along with an answer: counters, and whatever listeners want to know."""
+        stats.counters.update(metrics.get("counters", {}))
+        for listener in self.metrics_listeners:
+            listener(actor, seq, dict(metrics))
 
     def path_of(self, node: Node) -> str:
         """The operators from the source to a node, for error messages."""

@@ -14,7 +14,7 @@ from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
 from rillflow.scheduler.ledger import Ticket
-from rillflow.scheduler.transforms import Batch, Marks, make_transform
+from rillflow.scheduler.transforms import Batch, Marks, Outs, make_transform
 from rillflow.types import Provenance, Ref
 
 if TYPE_CHECKING:
@@ -126,11 +126,10 @@ class TransformStep:
             return Blocked.ENDED
         pulled = self.upstream()
         if type(pulled) is Envelope:
-            outs = self._feed(pulled)
+            self._feed(pulled)
         elif pulled is Blocked.ENDED:
             self.upstream_ended = True
-            outs = self._guard(None, self.transform.flush)
-            self._queue(outs, None)
+            self._queue(self._run_user_code(None, self.transform.flush), None)
         else:
             return pulled
         return self._emit(self.out.popleft()) if self.out else Blocked.PROGRESSED
@@ -139,22 +138,20 @@ class TransformStep:
         self.stats.items += 1
         return envelope
 
-    def _feed(self, envelope: Envelope) -> list[tuple[Any, Marks]]:
-        transform = self.transform
-        lazy = envelope.lazy and not transform.reads
-        value = envelope.value if lazy else self._guard(envelope, envelope.read)
-        marks = envelope.tickets
-        outs = self._guard(envelope, lambda: transform.feed(value, marks))
-        self._queue(outs, envelope)
-        return outs
+    def _feed(self, envelope: Envelope) -> None:
+        def work() -> Outs:
+            value = envelope.read() if self.transform.reads else envelope.value
+            return self.transform.feed(value, envelope.tickets)
 
-    def _queue(self, outs: list[tuple[Any, Marks]], source: Envelope | None) -> None:
+        self._queue(self._run_user_code(envelope, work), envelope)
+
+    def _queue(self, outs: Outs, source: Envelope | None) -> None:
         hold = None if source is None else source.hold
-        if hold is not None:
-            if not outs:
-                hold.release()
-            else:
+        if hold is not None and len(outs) != 1:
+            if outs:
                 hold.retain(len(outs) - 1)
+            else:
+                hold.release()
         for value, marks in outs:
             lazy = isinstance(value, Ref) or (
                 not self.transform.reads and type(value) in (list, tuple)
@@ -162,9 +159,11 @@ class TransformStep:
             )  # fmt: skip
             self.out.append(Envelope(value, marks, hold, lazy))
 
-    def _guard(self, envelope: Envelope | None, work: Callable[[], Any]) -> Any:
-        """Run user code; an exception becomes an error that names operator and line, and the item ends."""
-        wall, cpu = time.perf_counter(), time.thread_time()
+    def _run_user_code(self, envelope: Envelope | None, work: Callable[[], Outs]) -> Outs:
+        """An exception becomes an error that names operator and line, and the item ends."""
+        engine = self.scheduler.fleet.engine
+        cpu = time.thread_time() if engine.counts_cpu else 0.0
+        wall = time.perf_counter()
         try:
             return work()
         except Exception as error:
@@ -176,7 +175,8 @@ class TransformStep:
         finally:
             wall = time.perf_counter() - wall
             self.stats.busy += wall
-            self.scheduler.fleet.engine.spend(self.name, wall, time.thread_time() - cpu)
+            if engine.counts_cpu:
+                engine.spend(self.name, wall, time.thread_time() - cpu)
 
     # -- state and audit -----------------------------------------------------------------------
 

@@ -1,0 +1,442 @@
+"""Where the boxes and edges of a picture go: layers from left to right on a grid, folded when long.
+
+Every box has a cell of the grid. Between the rows are corridors, between the columns gutters, and
+no box stands in them, so an edge that keeps to them crosses none. An edge to the next column is a
+curve through one gutter; a longer one takes a free cell in each column it passes; one that goes
+back, or on to the next band of a folded picture, has a lane of its own in corridors and gutters.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect, insort
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from typing import Literal
+
+Size = tuple[float, float]
+Point = tuple[float, float]
+Edge = tuple[str, str]
+Key = Hashable
+"""a box, or the cell (edge, layer) that a long edge passes"""
+_LAYERS_PER_BAND = 8
+_GUTTER, _CORRIDOR, _MARGIN = 52.0, 26.0, 14.0
+_LANE, _SPREAD, _RADIUS, _HEAD = 10.0, 9.0, 7.0, 6.0
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle, by its upper left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Route:
+    """An edge as an SVG path, with the point and the direction of its arrowhead."""
+
+    path: str
+    tip: Point
+    heading: Literal["right", "up", "down"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A finished arrangement; `routes` has the edges in their order, then the messages."""
+
+    width: float
+    height: float
+    boxes: dict[str, Box]
+    routes: list[Route]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Row and column of every cell in use, and the cells of every edge."""
+
+    row: dict[Key, int]
+    column: dict[Key, int]
+    ceiling: dict[Key, int]
+    """the first row of the band a cell is in"""
+    paths: list[list[Key]]
+    """the cells of each edge, from source to target; empty if it goes back"""
+
+
+def arrange(
+    sizes: Mapping[str, Size], edges: Sequence[Edge], messages: Sequence[Edge] = ()
+) -> Layout:
+    """Place boxes of at least these sizes, all boxes of a column equally wide, and route edges.
+
+    Messages have no say in where boxes go, and may lead anywhere.
+    """
+    return _Router(sizes, place(list(sizes), edges), edges, messages).layout()
+
+
+def place(boxes: Sequence[str], edges: Sequence[Edge]) -> Grid:
+    """A cell for every box: columns by longest path, rows with few crossings and few bends."""
+    layer: dict[Key, int] = dict(_layers(boxes, edges))
+    paths: list[list[Key]] = []
+    for index, (source, target) in enumerate(edges):
+        first, last = layer[source], layer[target]
+        between = [(index, at) for at in range(first + 1, last)]
+        paths.append([source, *between, target] if first < last else [])
+        layer.update({cell: cell[1] for cell in between})
+    before: dict[Key, list[Key]] = {key: [] for key in layer}
+    after: dict[Key, list[Key]] = {key: [] for key in layer}
+    for path in paths:
+        for one, other in pairwise(path):
+            after[one].append(other)
+            before[other].append(one)
+    order: list[list[Key]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+    for key, at in sorted(layer.items(), key=lambda item: not after[item[0]]):
+        order[at].append(key)  # dead ends last, out of the way of what goes on
+    order = _untangle(order, before, after)
+    return _fold(order, _rows(order, before, after), paths)
+
+
+def _layers(boxes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
+    """The longest path to each box; an edge that closes a cycle is left out."""
+    after: dict[str, list[str]] = {box: [] for box in boxes}
+    for source, target in edges:
+        after[source].append(target)
+    entered: set[str] = set()
+    finished: dict[str, list[str]] = {}
+    for start in boxes:
+        stack = [start]
+        while stack:
+            box = stack[-1]
+            if box not in entered:
+                entered.add(box)
+                stack += [other for other in after[box] if other not in entered]
+                continue
+            stack.pop()
+            if box not in finished:  # what it leads to and is not finished is a way back to it
+                finished[box] = [other for other in after[box] if other in finished]
+    layer = dict.fromkeys(boxes, 0)
+    for box in reversed(finished):
+        for target in finished[box]:
+            layer[target] = max(layer[target], layer[box] + 1)
+    return layer
+
+
+def _untangle(
+    order: list[list[Key]], before: Mapping[Key, list[Key]], after: Mapping[Key, list[Key]]
+) -> list[list[Key]]:
+    """Order each layer by the mean place of the neighbours, back and forth; the best attempt wins."""
+    best, fewest = order, _crossings(order, after)
+    for sweep in range(8):
+        forward = sweep % 2 == 0
+        beside = before if forward else after
+        turned: list[list[Key]] = []
+        spot: dict[Key, float] = {}
+        for layer in order if forward else reversed(order):
+            means = {
+                key: _mean([spot[other] for other in beside[key]], float(index))
+                for index, key in enumerate(layer)
+            }
+            turned.append(sorted(layer, key=means.__getitem__))
+            spot.update({key: float(index) for index, key in enumerate(turned[-1])})
+        order = turned if forward else turned[::-1]
+        if (crossings := _crossings(order, after)) < fewest:
+            best, fewest = order, crossings
+    return best
+
+
+def _crossings(order: list[list[Key]], after: Mapping[Key, list[Key]]) -> int:
+    total = 0
+    for layer, following in pairwise(order):
+        spot = {key: index for index, key in enumerate(following)}
+        ends: list[int] = []
+        for key in layer:
+            targets = sorted(spot[other] for other in after[key])
+            total += sum(len(ends) - bisect(ends, target) for target in targets)
+            for target in targets:
+                insort(ends, target)
+    return total
+
+
+def _rows(
+    order: list[list[Key]], before: Mapping[Key, list[Key]], after: Mapping[Key, list[Key]]
+) -> dict[Key, int]:
+    """A row for each cell, kept in order, as level with its neighbours as the others allow."""
+    row = {key: index for layer in order for index, key in enumerate(layer)}
+    for sweep in range(6):
+        forward = sweep % 2 == 1
+        beside = before if forward else after
+        for layer in order if forward else reversed(order):
+            wanted = []
+            for key in layer:
+                rows = sorted(row[other] for other in beside[key])
+                wanted.append(rows[(len(rows) - 1) // 2] if rows else row[key])
+            row.update(zip(layer, _spaced(wanted), strict=True))
+    return row
+
+
+def _spaced(wanted: Sequence[int]) -> list[int]:
+    """Rising whole numbers near the wanted ones: isotonic regression on what is left of the index."""
+    blocks: list[list[float]] = []
+    for index, value in enumerate(wanted):
+        blocks.append([value - index])
+        while len(blocks) > 1 and _mean(blocks[-2], 0) > _mean(blocks[-1], 0):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    level = [round(_mean(block, 0)) for block in blocks for _ in block]
+    return [value + index for index, value in enumerate(level)]
+
+
+def _fold(order: list[list[Key]], row: dict[Key, int], paths: list[list[Key]]) -> Grid:
+    """Bands of equally many layers below one another, each without empty rows."""
+    bands = max(1, ceil(len(order) / _LAYERS_PER_BAND))
+    width = max(1, ceil(len(order) / bands))
+    grid = Grid({}, {}, {}, paths)
+    top = 0
+    for band in range(bands):
+        layers = order[band * width : (band + 1) * width]
+        used = sorted({row[key] for layer in layers for key in layer})
+        rank = {value: top + index for index, value in enumerate(used)}
+        for column, layer in enumerate(layers):
+            for key in layer:
+                grid.row[key], grid.column[key] = rank[row[key]], column
+                grid.ceiling[key] = top
+        top += len(used)
+    return grid
+
+
+def _mean(values: Sequence[float], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise
+
+
+class _Tracks:
+    """Corridors or gutters: stretches that overlap in one of them get lanes of their own."""
+
+    def __init__(self) -> None:
+        self.stretches: dict[int, list[tuple[int, int, Key]]] = defaultdict(list)
+        self.lane: dict[Key, int] = {}
+        self.lanes: dict[int, int] = defaultdict(int)
+
+    def ask(self, track: int, one: int, other: int, key: Key) -> None:
+        """A stretch of a track, between two positions across it."""
+        self.stretches[track].append((min(one, other), max(one, other), key))
+
+    def settle(self) -> None:
+        """Short stretches first, so that long ones run around them."""
+        for track, stretches in self.stretches.items():
+            used: list[list[tuple[int, int]]] = []
+            for low, high, key in sorted(stretches, key=lambda s: s[1] - s[0]):
+                free = (i for i, lane in enumerate(used) if all(h < low or high < l for l, h in lane))
+                index = next(free, len(used))
+                if index == len(used):
+                    used.append([])
+                used[index].append((low, high))
+                self.lane[key] = index
+            self.lanes[track] = len(used)
+
+
+@dataclass(frozen=True)
+class _Detour:
+    """A way through corridors and gutters in turn, from one side of a cell to one of another."""
+
+    source: Key
+    target: Key
+    leave: Literal["top", "bottom", "right"]
+    enter: Literal["top", "bottom", "left"]
+    legs: tuple[int, ...]
+
+
+class _Router:
+    """Turns a grid into coordinates."""
+
+    def __init__(
+        self, sizes: Mapping[str, Size], grid: Grid, edges: Sequence[Edge], messages: Sequence[Edge]
+    ) -> None:
+        self.sizes, self.grid, self.edges = sizes, grid, [*edges, *messages]
+        self.rows = max(grid.row.values(), default=-1) + 1
+        self.columns = max(grid.column.values(), default=-1) + 1
+        self.corridors, self.gutters = _Tracks(), _Tracks()
+        self.detours: dict[Key, _Detour] = {}
+        for index, path in enumerate(grid.paths):
+            for one, other in pairwise(path):
+                if grid.column[other] == 0:
+                    self._plan((index, other), self._next_band(one, other))
+        for index, edge in enumerate(self.edges):
+            if index >= len(edges) or not grid.paths[index]:
+                self._plan(index, self._around(*edge))
+        self.corridors.settle()
+        self.gutters.settle()
+        self._measure()
+        self.slots = self._slots()
+        self.entry = self._entries()
+
+    def layout(self) -> Layout:
+        """Boxes and routes."""
+        routes = [
+            self._back(index) if index in self.detours else self._forward(index)
+            for index in range(len(self.edges))
+        ]
+        return Layout(self.width, self.height, {key: self._box(key) for key in self.sizes}, routes)
+
+    def _next_band(self, one: Key, other: Key) -> _Detour:
+        return _Detour(one, other, "right", "left", (self.columns, self.grid.ceiling[other], 0))
+
+    def _around(self, source: str, target: str) -> _Detour:
+        """Out at the side that faces the target, and in at the side that faces the source."""
+        row, column = self.grid.row, self.grid.column
+        here, there = row[source], row[target]
+        down, up = ("bottom", "top") if here < there else ("top", "bottom")
+        if here == there:
+            down = up = "top" if here == 0 and self.rows > 1 else "bottom"
+        first, last = here + (down == "bottom"), there + (up == "bottom")
+        beside = column[target] + (column[source] > column[target])
+        legs = (first,) if first == last else (first, beside, last)
+        return _Detour(source, target, down, up, legs)  # type: ignore[arg-type]
+
+    def _plan(self, key: Key, detour: _Detour) -> None:
+        """Ask for the stretches; across the tracks, cell c is at 2c+1 and track t at 2t."""
+        self.detours[key] = detour
+        sideways = detour.leave == "right"
+        at = self.grid.row if sideways else self.grid.column
+        ends = [2 * at[detour.source] + 1], [2 * at[detour.target] + 1]
+        marks = [*ends[0], *(2 * leg for leg in detour.legs), *ends[1]]
+        for index, leg in enumerate(detour.legs):
+            tracks = self.gutters if (index % 2 == 0) == sideways else self.corridors
+            tracks.ask(leg, marks[index], marks[index + 2], (key, index))
+
+    def _measure(self) -> None:
+        widths, heights = [40.0] * self.columns, [_MARGIN] * self.rows
+        for key, (width, height) in self.sizes.items():
+            row, column = self.grid.row[key], self.grid.column[key]
+            widths[column] = max(widths[column], width)
+            heights[row] = max(heights[row], height)
+        self.widths, self.heights = widths, heights
+        self.x, self.gutter_x, self.width = _stacked(widths, self.gutters, _GUTTER)
+        self.y, self.corridor_y, self.height = _stacked(heights, self.corridors, _CORRIDOR)
+
+    def _box(self, key: Key) -> Box:
+        column, height = self.grid.column[key], self.sizes[str(key)][1]
+        return Box(self.x[column], self._middle(key) - height / 2, self.widths[column], height)
+
+    def _middle(self, key: Key) -> float:
+        row = self.grid.row[key]
+        return self.y[row] + self.heights[row] / 2
+
+    def _slots(self) -> dict[tuple[Key, str], float]:
+        """Where each way round leaves and enters: no two in one place of a corridor."""
+        docks: dict[tuple[int, int], list[tuple[int, str, Key]]] = defaultdict(list)
+        column = self.grid.column
+        for key, way in self.detours.items():
+            if way.leave != "right":
+                here, there = column[way.source], column[way.target]
+                docks[here, way.legs[0]].append((there, "out", key))
+                docks[there, way.legs[-1]].append((here, "in", key))
+        slots: dict[tuple[Key, str], float] = {}
+        for (at, _), users in docks.items():
+            step = self.widths[at] / (len(users) + 1)
+            for index, (_, end, key) in enumerate(sorted(users, key=lambda user: user[:2])):
+                slots[key, end] = self.x[at] + step * (index + 1)
+        return slots
+
+    def _entries(self) -> dict[int, float]:
+        """How far from the middle each edge arrives: level ones there, others above and below."""
+        arriving: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+        for index, path in enumerate(self.grid.paths):
+            if path:
+                arriving[path[-1]].append((self.grid.row[path[-2]] - self.grid.row[path[-1]], index))
+        entry: dict[int, float] = {}
+        for target, ends in arriving.items():
+            above = sorted(((r, i) for r, i in ends if r < 0), reverse=True)
+            below = sorted((r, i) for r, i in ends if r > 0)
+            alone = len(ends) == 1
+            room = self.sizes[str(target)][1] / 2 - _MARGIN
+            for side, sign in ((above, -1), (below, 1)):
+                step = 0.0 if alone else min(_SPREAD, room / max(1, len(side)))
+                entry.update({i: sign * step * (n + 1) for n, (_, i) in enumerate(side)})
+        return entry
+
+    def _forward(self, index: int) -> Route:
+        path = self.grid.paths[index]
+        pen = [f"M{self._right(path[0]):g} {self._middle(path[0]):g}"]
+        for one, other in pairwise(path):
+            end = other is path[-1]
+            start = (self._right(one), self._middle(one))
+            x, y = self.x[self.grid.column[other]], self._middle(other)
+            tip = (x, y + self.entry.get(index, 0.0)) if end else (x, y)
+            stop = (tip[0] - _HEAD, tip[1]) if end else (self._right(other), y)
+            if (index, other) in self.detours:
+                pen.append(_rounded([start, *self._corners((index, other), start[1], tip[1]), stop]))
+            else:
+                pen.append(_curve(start, (tip[0] - _HEAD, tip[1])) + f"H{stop[0]:g}")
+        return Route("".join(pen), tip, "right")
+
+    def _back(self, key: int) -> Route:
+        way = self.detours[key]
+        out, in_ = self._box(way.source), self._box(way.target)
+        start = (self.slots[key, "out"], out.y + (out.height if way.leave == "bottom" else 0))
+        tip = (self.slots[key, "in"], in_.y + (in_.height if way.enter == "bottom" else 0))
+        short = (tip[0], tip[1] + (_HEAD if way.enter == "bottom" else -_HEAD))
+        points = [start, *self._corners(key, start[0], tip[0]), short]
+        path = f"M{start[0]:g} {start[1]:g}" + _rounded(points)
+        return Route(path, tip, "up" if way.enter == "bottom" else "down")
+
+    def _corners(self, key: Key, first: float, last: float) -> list[Point]:
+        """Where the lines of a detour meet: they are level and upright in turn."""
+        way = self.detours[key]
+        upright = way.leave != "right"
+        lines = [first]
+        for index, leg in enumerate(way.legs):
+            gutter = (index % 2 == 0) != upright
+            tracks, at = (self.gutters, self.gutter_x) if gutter else (self.corridors, self.corridor_y)
+            lines.append(at[leg] + _LANE * tracks.lane[key, index])
+        lines.append(last)
+        return [
+            (one, other) if (index % 2 == 0) == upright else (other, one)
+            for index, (one, other) in enumerate(pairwise(lines))
+        ]
+
+    def _right(self, key: Key) -> float:
+        column = self.grid.column[key]
+        return self.x[column] + self.widths[column]
+
+
+def _stacked(
+    cells: Sequence[float], tracks: _Tracks, gap: float
+) -> tuple[list[float], list[float], float]:
+    """Where each cell begins, where the first lane of each track is, and the length of it all."""
+    last = len(cells)
+    cells_at, lanes_at, here = [], [], 0.0
+    for index in range(last + 1):
+        lanes, outer = tracks.lanes[index], index in (0, last)
+        lanes_at.append(here + (_MARGIN if outer else gap / 2))
+        here += (_MARGIN if outer else gap) + _LANE * max(0, lanes - 1)
+        here += _MARGIN if outer and lanes else 0
+        if index < last:
+            cells_at.append(here)
+            here += cells[index]
+    return cells_at, lanes_at, here
+
+
+def _curve(start: Point, end: Point) -> str:
+    if start[1] == end[1]:
+        return f"H{end[0]:g}"
+    middle = (start[0] + end[0]) / 2
+    return f"C{middle:g} {start[1]:g} {middle:g} {end[1]:g} {end[0]:g} {end[1]:g}"
+
+
+def _rounded(points: Sequence[Point]) -> str:
+    """Lines through level and upright corners, rounded; the pen is at the first point."""
+    pen = []
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        sides = [(end[0] - corner[0], end[1] - corner[1]) for end in (before, after)]
+        lengths = [abs(dx) + abs(dy) for dx, dy in sides]
+        radius = min(_RADIUS, *(length / 2 for length in lengths))
+        if radius == 0:
+            continue
+        one, other = (
+            (corner[0] + dx / length * radius, corner[1] + dy / length * radius)
+            for (dx, dy), length in zip(sides, lengths, strict=True)
+        )
+        pen.append(f"L{one[0]:g} {one[1]:g}Q{corner[0]:g} {corner[1]:g} {other[0]:g} {other[1]:g}")
+    return "".join(pen) + f"L{points[-1][0]:g} {points[-1][1]:g}"

@@ -1,0 +1,416 @@
+"""A flow as plain data, and the pictures made from it: text and Mermaid here, SVG in `svg.py`.
+
+The schema has boxes and edges. Boxes are the operators of the flow under their names in the
+program (the ports of a split are edges of it), and what only edges lead to: a queue, a background
+operator, a group of actors that is sent messages but makes no items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rillflow.graph.handles import Actors, Background, Queue
+from rillflow.graph.node import Node, label_of
+from rillflow.graph.program import Program, _captured_groups
+
+Json = dict[str, Any]
+_WHEN_FULL = {
+    "wait": "then waits",
+    "drop_newest": "then drops the newest",
+    "drop_oldest": "then drops the oldest",
+}
+_LONGEST_LABEL = 56
+_DEEPEST_INDENT = 30
+
+
+def to_json(node: Node) -> Json:
+    """Everything there is to see of a flow: `nodes`, `edges`, `groups`, `queues`, `backgrounds`."""
+    return _Schema(Program(node)).document()
+
+
+class _Schema:
+    """Collects the boxes and edges of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.nodes: list[Json] = []
+        self.edges: list[Json] = []
+        self.ids: dict[object, str] = {}
+        """of a node, or of a handle's uid"""
+        self.taken: set[str] = set()
+        self.owners: dict[Node, list[str]] = {}
+        """for each shard of a node, the group of its actor"""
+        self.sources: dict[str, list[str]] = {}
+        """for each group's uid, the operators that read it"""
+        names: set[str] = set()
+        self.queue_names = {queue.uid: _fresh(queue.name, names) for queue in program.queues}
+
+    def document(self) -> Json:
+        """The whole, in an order that depends on nothing but the flow."""
+        for node in self.program.nodes:
+            if node.kind == "port":
+                self.ids[node] = self.ids[node.inputs[0]]
+            else:
+                self._operator(node)
+        for background in self.program.backgrounds:
+            self._background(background)
+        for queue in self.program.queues:
+            self._queue(queue)
+        for node in self.program.nodes:
+            self._messages(node)
+        return {
+            "output": self.ids[self.program.root],
+            "nodes": self.nodes,
+            "edges": self.edges,
+            "groups": [self._group(group) for group in self.program.groups],
+            "queues": [self._queue_entry(queue) for queue in self.program.queues],
+            "backgrounds": [self._background_entry(b) for b in self.program.backgrounds],
+        }
+
+    def _box(self, key: object, wanted: str, **fields: Any) -> str:
+        self.ids[key] = _fresh(wanted, self.taken)
+        self.nodes.append({"id": self.ids[key], **fields})
+        return self.ids[key]
+
+    def _edge(self, source: str, target: str, kind: str, asynchronous: bool, **more: Any) -> None:
+        edge = {"from": source, "to": target, "kind": kind, "async": asynchronous, **more}
+        self.edges.append(edge)
+
+    def _operator(self, node: Node) -> None:
+        owners = self._owners(node)
+        ident = self._box(
+            node,
+            self.program.names[node],
+            label=node.label,
+            name=node.name,
+            kind=node.kind,
+            where="actors" if node.parallel else "driver",
+            parallel=node.parallel,
+            shards=len(owners) or None,
+            groups=list(dict.fromkeys(owners)),
+            **self._details(node),
+        )
+        if node.kind in ("actors", "route"):
+            self.sources.setdefault(node["actors"].uid, []).append(ident)
+        for index, input_ in enumerate(node.inputs):
+            more: Json = {"port": input_["index"]} if input_.kind == "port" else {}
+            if node.kind == "union" and index not in node["outputs"]:
+                more["output"] = False
+            as_ready = node.kind == "gather" and node["mode"] == "async"
+            self._edge(self.ids[input_], ident, "data", as_ready, **more)
+
+    def _owners(self, node: Node) -> list[str]:
+        owners: list[str] = []
+        if node.kind in ("actors", "route"):
+            group = node["actors"]
+            owners = [self.program.group_names[group.uid]] * len(group)
+        elif node.kind == "shards":
+            owners = [owner for input_ in node.inputs for owner in self.owners[input_]]
+            if node["keep"] is not None:
+                owners = [owners[i] for i in node["keep"]]
+        elif node.parallel or node.kind == "gather":
+            owners = self.owners[node.inputs[0]]
+        self.owners[node] = owners
+        return owners
+
+    def _details(self, node: Node) -> Json:
+        kind = node.kind
+        if kind == "actors":
+            return {"group": self.owners[node][0], "method": node["method"]}
+        if kind == "route":
+            return {"group": self.owners[node][0], "per_shard": node["per_shard"]}
+        if kind == "transform":
+            fn = node["fn"]
+            sized = {"n": node["n"]} if "n" in node.options else {}
+            return {"op": node["op"], "fn": None if fn is None else label_of(fn), **sized}
+        if kind == "gather":
+            barrier = node["mode"] == "sync"
+            return {"mode": node["mode"], "num_async": node["num_async"], "barrier": barrier}
+        if kind == "split":
+            return {"branches": node["n"], "buffer": node["buffer"]}
+        if kind == "union":
+            units = node["units"]
+            return {
+                "mode": node["mode"],
+                "weights": [_plain(w) for w in node["weights"]],
+                "outputs": list(node["outputs"]),
+                "units": None if units is None else label_of(units),
+            }
+        return self._queue_details(node["queue"]) if "queue" in node.options else {}
+
+    def _queue_details(self, queue: Queue[Any]) -> Json:
+        name = self.queue_names[queue.uid]
+        return {"queue": name, "capacity": queue.capacity, "when_full": queue.when_full}
+
+    def _background(self, background: Background) -> None:
+        self._box(
+            background.uid,
+            f"background({background.name})",
+            label=background.name,
+            name=None,
+            kind="background",
+            where=background.actors.placement,
+            parallel=False,
+            shards=None,
+            groups=[self.program.group_names[background.actors.uid]],
+            reads=self.queue_names[background.inqueue.uid],
+            # it stops when its out-queue is full, whatever the queue does with other producers
+            **{**self._queue_details(background.outqueue), "when_full": "wait"},
+        )
+
+    def _queue(self, queue: Queue[Any]) -> None:
+        """The edges through a queue; a box of its own where no background operator stands at it."""
+        uid, backgrounds = queue.uid, self.program.backgrounds
+        ends: dict[str, list[str]] = {"enqueue": [], "dequeue": []}
+        for node in self.program.nodes:
+            if node.kind in ends and node["queue"].uid == uid:
+                ends[node.kind].append(self.ids[node])
+        producers = ends["enqueue"] + [self.ids[b.uid] for b in backgrounds if b.outqueue.uid == uid]
+        consumers = ends["dequeue"] + [self.ids[b.uid] for b in backgrounds if b.inqueue.uid == uid]
+        name = self.queue_names[uid]
+        if queue.background is None:
+            details = self._queue_details(queue)
+            box = self._box(
+                uid, f"queue({name})", label=queue.name, name=None, kind="queue", where="driver",
+                parallel=False, shards=None, groups=[], **details,
+            )  # fmt: skip
+            pairs = [(one, box) for one in producers] + [(box, one) for one in consumers]
+        else:
+            pairs = [(one, other) for one in producers for other in consumers]
+        for source, target in pairs:
+            self._edge(source, target, "queue", True, queue=name)
+
+    def _messages(self, node: Node) -> None:
+        """Edges to the actors an operator may send messages to; only the driver can send."""
+        if node.parallel or node.kind == "port":
+            return
+        for group in {group.uid: group for group in _captured_groups(node)}.values():
+            if group.uid not in self.sources:
+                name = self.program.group_names[group.uid]
+                box = self._box(
+                    group.uid, f"actors({name})", label=name, name=None, kind="group",
+                    where="actors", parallel=True, shards=len(group), groups=[name],
+                    **{"class": label_of(group.factory)},
+                )  # fmt: skip
+                self.sources[group.uid] = [box]
+            for target in self.sources[group.uid]:
+                self._edge(self.ids[node], target, "message", True)
+
+    def _group(self, group: Actors) -> Json:
+        policy = group.policy
+        failure = None if policy is None else {"on_error": policy.on_error, "on_lost": policy.on_lost}
+        return {
+            "name": self.program.group_names[group.uid],
+            "count": len(group),
+            "placement": group.placement,
+            "class": label_of(group.factory),
+            "resources": dict(group.resources),
+            "on_failure": failure,
+        }
+
+    def _queue_entry(self, queue: Queue[Any]) -> Json:
+        details = self._queue_details(queue)
+        owner = queue.background
+        return {
+            "name": details.pop("queue"),
+            **details,
+            "background": None if owner is None else self.ids[owner.uid],
+        }
+
+    def _background_entry(self, background: Background) -> Json:
+        return {
+            "id": self.ids[background.uid],
+            "name": background.name,
+            "fn": label_of(background.fn),
+            "placement": background.actors.placement,
+            "inqueue": self.queue_names[background.inqueue.uid],
+            "outqueue": self.queue_names[background.outqueue.uid],
+        }
+
+
+def to_text(node: Node) -> str:
+    """A flow as a tree: the output on top, what it reads below; then where it runs, and how."""
+    document = to_json(node)
+    lines = list(_tree(document))
+    first = max(len(text) for text, _, _ in lines) + 2
+    second = max((len(where) for _, where, about in lines if about), default=0) + 2
+    table = [f"{text:<{first}}{where:<{second}}{about}".rstrip() for text, where, about in lines]
+    return "\n".join([_totals(document), "", *table])
+
+
+def _tree(document: Json) -> Iterator[tuple[str, str, str]]:
+    """Lines as (tree and label, where, about); with a stack, for chains have any length."""
+    boxes = {box["id"]: box for box in document["nodes"]}
+    feeds, sends = _feeds(document), _sends(document)
+    stack = [(document["output"], "", "", "")]
+    shown: set[str] = set()
+    while stack:
+        ident, port, lead, branch = stack.pop()
+        box = boxes[ident]
+        text = lead + branch + _shorten(_title(box) + port)
+        if ident in shown:
+            yield text, "↑ shown above", ""
+            continue
+        shown.add(ident)
+        yield text, _where(box), "; ".join([*facts(box), *sends.get(ident, ())])
+        below = lead + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
+        children = feeds[ident]
+        if len(children) == 1 and len(below) > _DEEPEST_INDENT and branch == "└─ ":
+            below = lead  # a long chain goes on straight down
+        last = len(children) - 1
+        for index in range(last, -1, -1):
+            child, port = children[index]
+            stack.append((child, port, below, "└─ " if index == last else "├─ "))
+
+
+def _feeds(document: Json) -> dict[str, list[tuple[str, str]]]:
+    """What each box reads, and through which port; a plain queue is no line of its own."""
+    feeds: dict[str, list[tuple[str, str]]] = {box["id"]: [] for box in document["nodes"]}
+    for edge in document["edges"]:
+        if edge["kind"] != "message":
+            port = f"[{edge['port']}]" if "port" in edge else ""
+            feeds[edge["to"]].append((edge["from"], port))
+    queues = {box["id"] for box in document["nodes"] if box["kind"] == "queue"}
+    return {
+        ident: [one for read in reads for one in (feeds[read[0]] if read[0] in queues else [read])]
+        for ident, reads in feeds.items()
+    }
+
+
+def _sends(document: Json) -> dict[str, list[str]]:
+    boxes = {box["id"]: box for box in document["nodes"]}
+    targets: dict[str, dict[str, None]] = {}
+    for edge in document["edges"]:
+        if edge["kind"] == "message":
+            targets.setdefault(edge["from"], {})[boxes[edge["to"]]["groups"][0]] = None
+    return {ident: ["sends messages to " + ", ".join(names)] for ident, names in targets.items()}
+
+
+def _totals(document: Json) -> str:
+    groups = document["groups"]
+    operators = sum(box["kind"] not in ("queue", "group") for box in document["nodes"])
+    head = _count(operators, "operator")
+    if not groups:
+        return head
+    listed = [
+        f"{group['count']} × {group['name']}"
+        + (f" ({group['placement']})" if group["placement"] != "process" else "")
+        for group in groups[:6]
+    ] + (["..."] if len(groups) > 6 else [])
+    actors = _count(sum(group["count"] for group in groups), "actor")
+    return f"{head}, {actors} in {_count(len(groups), 'group')}: {', '.join(listed)}"
+
+
+def _title(box: Json) -> str:
+    return f"{box['name']}: {box['label']}" if box["name"] else str(box["id"])
+
+
+def _where(box: Json) -> str:
+    return f"{box['shards']} × {' + '.join(box['groups'])}" if box["parallel"] else str(box["where"])
+
+
+def facts(box: Json) -> list[str]:
+    """What is worth saying of a box beyond its label, in words."""
+    kind = box["kind"]
+    if kind == "gather" and box["barrier"]:
+        return ["barrier: next round waits for everything downstream"]
+    if kind == "gather":
+        return [f"as ready, at most {_count(box['num_async'], 'open request')} per shard"]
+    if kind == "split":
+        ahead = _count(box["buffer"], "item")
+        return [f"every item to {box['branches']} branches, none more than {ahead} ahead"]
+    if kind == "union":
+        return _union_facts(box)
+    if kind in ("enqueue", "queue", "background"):
+        return [f"queue {box['queue']!r} holds {box['capacity']}, {_WHEN_FULL[box['when_full']]}"]
+    if kind == "route" and box["per_shard"]:
+        return [f"{box['per_shard']} helpers per shard"]
+    if kind == "route":
+        return ["item k of a shard to helper k mod n"]
+    return []
+
+
+def _union_facts(box: Json) -> list[str]:
+    turns = "whichever is ready"
+    if box["mode"] == "round_robin":
+        turns = "turns " + ":".join(str(weight) for weight in box["weights"])
+    if box["units"] is not None:
+        turns += f" in units of {box['units']}"
+    outputs = box["outputs"]
+    if len(set(outputs)) == len(box["weights"]):
+        return [turns]
+    return [turns, f"gives {outputs}, the rest run for their effects"]
+
+
+def to_mermaid(node: Node) -> str:
+    """A flow as a Mermaid flowchart: a subgraph per group of actors, and one for the driver."""
+    document = to_json(node)
+    keys = {box["id"]: f"n{index}" for index, box in enumerate(document["nodes"])}
+    places: dict[str, list[str]] = {}
+    for box in document["nodes"]:
+        left, right = _SHAPES.get(box["kind"], ("([", "])") if box["parallel"] else ("[", "]"))
+        text = "<br/>".join(_escape(line) for line in (_title(box), *facts(box)))
+        drawn = f'{keys[box["id"]]}{left}"{text}"{right}:::{paint(box)}'
+        places.setdefault(_where(box), []).append(drawn)
+    lines = ["flowchart LR"]
+    for index, (place, drawn_here) in enumerate(places.items()):
+        lines += [f'  subgraph g{index}["{_escape(place)}"]', *(f"    {d}" for d in drawn_here), "  end"]
+    lines += [_link(edge, keys) for edge in document["edges"]]
+    pink = [str(i) for i, edge in enumerate(document["edges"]) if edge["kind"] == "message"]
+    if pink:
+        lines.append(f"  linkStyle {','.join(pink)} stroke:#db2777")
+    lines += [f"  classDef {name} fill:{fill},stroke:{line}" for name, (fill, line) in PAINT.items()]
+    return "\n".join(lines) + "\n"
+
+
+PAINT = {
+    "actors": ("#e6effb", "#3b6fb5"),
+    "driver": ("#f3f1ec", "#857b6a"),
+    "background": ("#e5f4e8", "#3c8a50"),
+    "queue": ("#fdf3d3", "#b7891f"),
+}
+"""Fill and outline of a box, by what it is."""
+_SHAPES = {"queue": ("[(", ")]"), "background": ("[[", "]]"), "group": ("([", "])")}
+
+
+def paint(box: Json) -> str:
+    """Which entry of PAINT a box takes."""
+    return box["kind"] if box["kind"] in ("queue", "background") else str(box["where"])
+
+
+def _link(edge: Json, keys: dict[str, str]) -> str:
+    source, target = keys[edge["from"]], keys[edge["to"]]
+    if edge["kind"] == "message":
+        return f'  {source} -. "message" .-> {target}'
+    if edge["kind"] == "queue":
+        return f'  {source} -- "queue {_escape(edge["queue"])}" --> {target}'
+    if edge["async"]:
+        return f'  {source} -- "as ready" --> {target}'
+    return f"  {source} --> {target}"
+
+
+def _escape(text: str) -> str:
+    """Mermaid reads #code; for a character, and everything else that it could take for syntax."""
+    return "".join(f"#{ord(c)};" if c in "\"#&<>`|\\;" or c < " " else c for c in text)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _plain(weight: float) -> float | int:
+    return int(weight) if float(weight).is_integer() else weight
+
+
+def _fresh(wanted: str, taken: set[str]) -> str:
+    text, number = wanted, 2
+    while text in taken:
+        text, number = f"{wanted}#{number}", number + 1
+    taken.add(text)
+    return text
+
