@@ -21,6 +21,7 @@ import os
 import sysconfig
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 
 class RillflowError(Exception):
@@ -31,7 +32,7 @@ class BuildError(RillflowError, ValueError):
     """A wrong argument while a flow is being written."""
 
 
-class TypeMismatch(BuildError):
+class TypeMismatch(BuildError):  # noqa: N818 - what it is, not that it is an error
     """Two neighbouring operators whose annotated types are known to disagree."""
 
 
@@ -40,7 +41,11 @@ class CheckError(RillflowError):
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
-        head = "this flow cannot run" if len(problems) == 1 else f"this flow has {len(problems)} problems"
+        head = (
+            "this flow cannot run"
+            if len(problems) == 1
+            else f"this flow has {len(problems)} problems"
+        )
         super().__init__(head + ":\n" + "\n".join(f"  - {problem}" for problem in problems))
 
 
@@ -56,7 +61,7 @@ class EngineError(RunError):
     """The engine itself cannot do what was asked."""
 
 
-class WorkerLost(RunError):
+class WorkerLost(RunError):  # noqa: N818 - what it is, not that it is an error
     """An actor's process died, hung, or was killed."""
 
 
@@ -191,12 +196,12 @@ def _dual_error(text: str, original: BaseException | None) -> OperatorError:
         cls = type(original)
         if not issubclass(cls, StopIteration | StopAsyncIteration | OperatorError):
             try:
-                dual = type(f"OperatorError[{cls.__name__}]", (OperatorError, cls), {})
-                error = dual.__new__(dual, text)
+                dual: Any = type(f"OperatorError[{cls.__name__}]", (OperatorError, cls), {})
+                error: OperatorError = dual.__new__(dual, text)
                 Exception.__init__(error, text)
                 error.__dict__.update(getattr(original, "__dict__", {}))
                 if str(error) == text:
-                    return error  # type: ignore[no-any-return]
+                    return error
             except TypeError:
                 return OperatorError(text)
     return OperatorError(text)

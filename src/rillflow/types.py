@@ -83,7 +83,7 @@ class FailurePolicy:
         if isinstance(policy, FailurePolicy):
             return policy
         if policy in ("restart", "shrink"):
-            return FailurePolicy(on_error=policy, on_lost=policy)  # type: ignore[arg-type]
+            return FailurePolicy(on_error=policy, on_lost=policy)
         return FailurePolicy(on_error=policy)
 
 

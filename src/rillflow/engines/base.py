@@ -87,14 +87,21 @@ class Engine(ABC):
 
     @abstractmethod
     def request(
-        self, actor: str, request: int, pipeline: str, seq: int,
-        payload: Ref | None = None, provenance: Provenance = (),
-    ) -> None:  # fmt: skip
+        self,
+        actor: str,
+        request: int,
+        pipeline: str,
+        seq: int,
+        payload: Ref | None = None,
+        provenance: Provenance = (),
+    ) -> None:
         """Ask for the next item of a pipeline (made from `payload`, if there is one)."""
 
     @abstractmethod
-    def tell(self, actor: str, method: str, payload: Ref, spread: bool, version: int | None) -> None:
-        """Call a method of an actor without an answer: with `payload`, or its elements if `spread`."""
+    def tell(
+        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
+    ) -> None:
+        """Call a method without an answer: with `payload`, or with its elements if `spread`."""
 
     @abstractmethod
     def call(self, actor: str, request: int, method: str, payload: Ref) -> None:

@@ -33,7 +33,7 @@ class Fail:
     message: str = "injected failure"
 
 
-class InjectedFailure(RuntimeError):
+class InjectedFailure(RuntimeError):  # noqa: N818 - reads as what happened
     """What `Fail` raises."""
 
 

@@ -1,4 +1,4 @@
-"""One actor and the pipelines behind it. The same code on every engine, wherever the actor lives."""
+"""One actor and the pipelines behind it: the same code wherever the actor lives."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ class _Pipeline:
 class ActorHost:
     """Owns one actor: makes its items, runs its transforms, handles its messages."""
 
-    def __init__(self, name: str, index: int, incarnation: int, seed: int, code: bytes, handle: Any) -> None:
+    def __init__(
+        self, name: str, index: int, incarnation: int, seed: int, code: bytes, handle: Any
+    ) -> None:
         self.info = ActorInfo(name, index, incarnation, seed)
         self.handle = handle
         self.version = 0
@@ -116,7 +118,9 @@ class ActorHost:
 
     def _transform(self, name: str, node: Node) -> Transform:
         if node["op"] == "shuffle" and node["seed"] is None:
-            node = Node(kind="transform", label=node.label, options={**node.options, "seed": self.info.seed})
+            node = Node(
+                kind="transform", label=node.label, options={**node.options, "seed": self.info.seed}
+            )
         return make_transform(node, node["fn"], _Accounts(self, name))
 
     def request(
@@ -152,7 +156,12 @@ class ActorHost:
         return header, items[0][0] if len(items) == 1 else [item for item, _ in items]
 
     def _run(
-        self, line: _Pipeline, seq: int, payload: Ref | None, provenance: Provenance, times: list[float]
+        self,
+        line: _Pipeline,
+        seq: int,
+        payload: Ref | None,
+        provenance: Provenance,
+        times: list[float],
     ) -> list[tuple[Any, Marks]]:
         before = time.perf_counter()
         arguments: tuple[Any, ...] = ()
@@ -209,7 +218,8 @@ class ActorHost:
             "actor": None if get is None else get(),
             "version": self.version,
             "pipelines": {
-                name: [step.get_state() for _, step in line.steps] for name, line in self.pipelines.items()
+                name: [step.get_state() for _, step in line.steps]
+                for name, line in self.pipelines.items()
             },
         }
 
@@ -228,7 +238,9 @@ class ActorHost:
             close()
 
 
-def _through(operator: str, step: Transform, items: list[tuple[Any, Marks]]) -> list[tuple[Any, Marks]]:
+def _through(
+    operator: str, step: Transform, items: list[tuple[Any, Marks]]
+) -> list[tuple[Any, Marks]]:
     if len(items) == 1:
         value, marks = items[0]
         return _guarded(operator, lambda: step.feed(value, marks))

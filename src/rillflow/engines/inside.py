@@ -1,4 +1,4 @@
-"""Actors that live in the driver's own process: on a thread of their own, or in the driver itself."""
+"""Actors in the driver's own process: on a thread of their own, or in the driver itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ class InsideActor:
             )
         except Exception as error:
             self.alive = False
-            self.say(Lost(spec.name, spec.incarnation, "its constructor raised", describe_exception(error)))
+            self.say(
+                Lost(
+                    spec.name, spec.incarnation, "its constructor raised", describe_exception(error)
+                )
+            )
 
     def do(self, job: Job) -> None:
         """One job, unless the actor was killed meanwhile."""
@@ -49,12 +53,17 @@ class InsideActor:
     def failed(self, request: int | None, error: Exception, operator: str = "") -> None:
         """Report an exception of user code."""
         if isinstance(error, OperatorFailed):
-            error, operator = error.error, error.operator
-        self.say(Failed(self.spec.name, self.spec.incarnation, request, describe_exception(error, operator)))
+            operator = error.operator
+            error = error.error
+        self.say(
+            Failed(
+                self.spec.name, self.spec.incarnation, request, describe_exception(error, operator)
+            )
+        )
 
 
 class Inside:
-    """The thread and driver actors of an engine; threads report through `emit`, the driver itself directly."""
+    """The thread and driver actors of an engine; threads report through `emit`."""
 
     def __init__(self, emit: Callable[[Event], None], emit_inline: Callable[[Event], None]) -> None:
         self.emit = emit
@@ -135,7 +144,9 @@ def install_job(pipeline: str, code: bytes) -> Job:
     return job
 
 
-def request_job(request: int, pipeline: str, seq: int, payload: Ref | None, sources: Provenance) -> Job:
+def request_job(
+    request: int, pipeline: str, seq: int, payload: Ref | None, sources: Provenance
+) -> Job:
     """Make an item."""
 
     def job(actor: InsideActor) -> None:

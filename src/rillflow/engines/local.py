@@ -41,13 +41,18 @@ class _Process:
         read, self.lifeline = os.pipe()
         environment = {**{variable: str(threads) for variable in _ONE_THREAD}, **os.environ}
         source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [source, os.environ.get("PYTHONPATH")])
+        )
         command = [sys.executable, "-m", "rillflow.engines.worker", str(theirs.fileno()), str(read)]
         try:
             self.process = subprocess.Popen(
-                command, pass_fds=(theirs.fileno(), read), start_new_session=True,
-                stdin=subprocess.DEVNULL, env=environment,
-            )  # fmt: skip
+                command,
+                pass_fds=(theirs.fileno(), read),
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            )
         except OSError as error:
             ours.close()
             os.close(self.lifeline)
@@ -75,7 +80,7 @@ class _Process:
 
 
 class Local(Engine):
-    """The local engine. `threads` caps the threads of numerical libraries in each worker process."""
+    """The local engine. `threads` caps the threads of numerical libraries in a worker."""
 
     name = "local"
 
@@ -121,15 +126,22 @@ class Local(Engine):
             self._send(process, ("install", pipeline), make_ref(pack(code)))
 
     def request(
-        self, actor: str, request: int, pipeline: str, seq: int,
-        payload: Ref | None = None, provenance: Provenance = (),
-    ) -> None:  # fmt: skip
+        self,
+        actor: str,
+        request: int,
+        pipeline: str,
+        seq: int,
+        payload: Ref | None = None,
+        provenance: Provenance = (),
+    ) -> None:
         if actor in self._inside.actors:
             self._inside.post(actor, request_job(request, pipeline, seq, payload, provenance))
         elif process := self._processes.get(actor):
             self._send(process, ("request", request, pipeline, seq, provenance), _sendable(payload))
 
-    def tell(self, actor: str, method: str, payload: Ref, spread: bool, version: int | None) -> None:
+    def tell(
+        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
+    ) -> None:
         if actor in self._inside.actors:
             self._inside.post(actor, tell_job(method, payload, spread, version))
         elif process := self._processes.get(actor):
@@ -268,7 +280,11 @@ class Local(Engine):
             del self._processes[process.name]
         _kill_group(process)
         code = process.process.wait()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        how = (
+            f"was killed by {signal.Signals(-code).name}"
+            if code < 0
+            else f"exited with code {code}"
+        )
         self._events.append(Lost(process.name, process.incarnation, f"its process {how}"))
         process.close()
 

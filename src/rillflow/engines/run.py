@@ -183,11 +183,16 @@ class Run(Generic[T]):
         """Each actor: its state, incarnation, process id, restarts and errors."""
         pids = self.engine.pids()
         return {
-            a.name: {"status": a.status, "incarnation": a.incarnation, "pid": pids.get(a.name),
-                     "restarts": a.counters["restarts"], "errors": a.counters["errors"],
-                     "in_flight": len(a.requests)}
+            a.name: {
+                "status": a.status,
+                "incarnation": a.incarnation,
+                "pid": pids.get(a.name),
+                "restarts": a.counters["restarts"],
+                "errors": a.counters["errors"],
+                "in_flight": len(a.requests),
+            }
             for a in self._scheduler.fleet.actors.values()
-        }  # fmt: skip
+        }
 
     # -- acting --------------------------------------------------------------------------------
 
@@ -195,7 +200,9 @@ class Run(Generic[T]):
         """Call a method of an actor and wait for the answer; for inspection, not for operators."""
         return self.ask(self._find(actor), "invoke", (method, args))
 
-    def send(self, to: ActorHandle | Actors, method: str, *args: Any, version: int | None = None) -> None:
+    def send(
+        self, to: ActorHandle | Actors, method: str, *args: Any, version: int | None = None
+    ) -> None:
         """Send a message to actors, as an operator would."""
         self._start()
         self._scheduler.send(to, method, args, version)

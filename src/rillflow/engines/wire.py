@@ -1,4 +1,4 @@
-"""Messages between the driver and a worker process: packets of one or more, large values beside them.
+"""Messages between the driver and a worker process, in packets of one or more.
 
 A message is a small tuple that is always read and a payload that is read only by whoever needs it:
 carried along as bytes if small, else as a block of shared memory whose descriptor travels with the
@@ -101,7 +101,7 @@ class Receiver:
         self._room = socket.CMSG_SPACE(_MOST_FDS * array.array("i").itemsize)
 
     def receive(self) -> list[Message] | None:
-        """The next messages; None at the end of the connection. Raises BlockingIOError if none are there."""
+        """The next messages, None at the end; raises BlockingIOError if there are none yet."""
         count, ancillary, _, _ = self.sock.recvmsg_into([self._buffer], self._room)
         if count == 0:
             return None

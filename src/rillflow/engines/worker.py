@@ -96,7 +96,7 @@ class Worker:
         sys.path[:] = paths
         with contextlib.suppress(OSError):  # the driver's directory may be gone by now
             os.chdir(directory)
-        sys.stdout, sys.stderr = _Named(sys.stdout, name), _Named(sys.stderr, name)  # type: ignore[assignment]
+        sys.stdout, sys.stderr = _Named(sys.stdout, name), _Named(sys.stderr, name)
         random.seed(seed)
         try:
             self.host = ActorHost(name, index, incarnation, seed, code, handle)
@@ -119,7 +119,9 @@ class Worker:
         except Exception as error:
             self.send(("failed", None, describe_exception(error, pipeline)))
 
-    def on_request(self, payload: Ref | None, request: int, pipeline: str, seq: int, sources: Any) -> None:
+    def on_request(
+        self, payload: Ref | None, request: int, pipeline: str, seq: int, sources: Any
+    ) -> None:
         assert self.host is not None
         try:
             header, value = self.host.request(pipeline, seq, payload, sources)

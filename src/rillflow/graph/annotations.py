@@ -69,7 +69,8 @@ def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
     target = fn
     if not isinstance(fn, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
-        target = fn.__init__ if isinstance(fn, type) else getattr(type(fn), "__call__", fn)
+        owner, name = (fn, "__init__") if isinstance(fn, type) else (type(fn), "__call__")
+        target = getattr(owner, name, fn)
     try:
         hints = dict(typing.get_type_hints(target))
     except Exception:  # a forward reference to what only a type checker sees

@@ -340,16 +340,20 @@ def unshippable_actors(program: Program) -> Iterator[str]:
 
 def _pieces(group: Actors) -> Iterator[tuple[object, str | None, str]]:
     """What an actor is made from: the value, the parameter it is given to, and for which actor."""
-    if group.factory is CallableActor:
-        yield group.args[0], None, ""  # only the callable is the user's
-        return
-    yield group.factory, None, ""
+    if group.factory is CallableActor:  # only the callable is the user's
+        yield group.args[0], None, ""
+    else:
+        yield group.factory, None, ""
+        yield from _arguments(group)
+        yield from ((value, called, "") for called, value in group.kwargs.items())
+
+
+def _arguments(group: Actors) -> Iterator[tuple[object, str, str]]:
     names = _parameters(group.factory)
     for index in range(group.count if group.each is not None else 1):
         for i, value in enumerate(group.arguments(index)):
             called = names[i] if i < len(names) else f"args[{i}]"
             yield value, called, "" if group.each is None else f", for actor {index}"
-    yield from ((value, called, "") for called, value in group.kwargs.items())
 
 
 def _parameters(factory: Callable[..., Any]) -> list[str]:

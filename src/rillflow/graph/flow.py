@@ -146,18 +146,26 @@ class ParallelFlow(_Stream[T]):
         """Fill a buffer in each shard, then emit a random element of it for each new item."""
         _positive("local_shuffle", "buffer", buffer)
         node = self._transform(
-            "shuffle", name=name, label=f"local_shuffle({buffer})", n=buffer, seed=seed,
+            "shuffle",
+            name=name,
+            label=f"local_shuffle({buffer})",
+            n=buffer,
+            seed=seed,
             gives=_gives(self.node),
-        )  # fmt: skip
+        )
         return ParallelFlow(node)
 
     def limit(self, n: int, *, name: str | None = None) -> ParallelFlow[T]:
         """End each shard after `n` items."""
         _positive("limit", "n", n)
-        node = self._transform("limit", name=name, label=f"limit({n})", n=n, gives=_gives(self.node))
+        node = self._transform(
+            "limit", name=name, label=f"limit({n})", n=n, gives=_gives(self.node)
+        )
         return ParallelFlow(node)
 
-    def zip_with_source_actor(self, *, name: str | None = None) -> ParallelFlow[tuple[ActorHandle, T]]:
+    def zip_with_source_actor(
+        self, *, name: str | None = None
+    ) -> ParallelFlow[tuple[ActorHandle, T]]:
         """Pair each item with the handle of the actor that made it."""
         return ParallelFlow(self._transform("zip_with_source_actor", name=name))
 
@@ -188,8 +196,14 @@ class ParallelFlow(_Stream[T]):
                     "Gather both sides first, then use Union(...)."
                 )
         inputs = (self.node, *(other.node for other in others))
-        node = Node(kind="shards", label="union", inputs=inputs, parallel=True, name=name,
-                    options={"keep": None})  # fmt: skip
+        node = Node(
+            kind="shards",
+            label="union",
+            inputs=inputs,
+            parallel=True,
+            name=name,
+            options={"keep": None},
+        )
         return ParallelFlow(node)
 
     def select_shards(self, keep: Sequence[int], *, name: str | None = None) -> ParallelFlow[T]:
@@ -201,8 +215,14 @@ class ParallelFlow(_Stream[T]):
                 f"select_shards takes different indexes from 0 to {count - 1}, at least one; "
                 f"got {list(chosen)}."
             )
-        node = Node(kind="shards", label=f"select_shards({list(chosen)})", inputs=(self.node,),
-                    parallel=True, name=name, options={"keep": chosen})  # fmt: skip
+        node = Node(
+            kind="shards",
+            label=f"select_shards({list(chosen)})",
+            inputs=(self.node,),
+            parallel=True,
+            name=name,
+            options={"keep": chosen},
+        )
         return ParallelFlow(node)
 
     def get_shard(self, index: int) -> Flow[T]:
@@ -250,8 +270,14 @@ class ParallelFlow(_Stream[T]):
         """Send each item, unread, to one of `n` helper actors that apply `fn` to it."""
         source = _gather(self.node, "forward", None, mode="async", num_async=max(1, per_shard))
         helpers = Actors.of(CallableActor, n, fn, name=name or label.split("(")[0])
-        node = Node(kind="route", label=label, inputs=(source,), parallel=True, name=name,
-                    options={"actors": helpers, "per_shard": per_shard})  # fmt: skip
+        node = Node(
+            kind="route",
+            label=label,
+            inputs=(source,),
+            parallel=True,
+            name=name,
+            options={"actors": helpers, "per_shard": per_shard},
+        )
         return ParallelFlow(node)
 
 
@@ -262,14 +288,22 @@ class Flow(_Stream[T]):
 
     @overload
     def for_each(
-        self, fn: Callable[[T], U], *, on: Placement = "driver", capacity: int = 2,
+        self,
+        fn: Callable[[T], U],
+        *,
+        on: Placement = "driver",
+        capacity: int = 2,
         name: str | None = None,
-    ) -> Flow[U]: ...  # fmt: skip
+    ) -> Flow[U]: ...
     @overload
     def for_each(
-        self, fn: Callable[[T, Context], U], *, on: Placement = "driver", capacity: int = 2,
+        self,
+        fn: Callable[[T, Context], U],
+        *,
+        on: Placement = "driver",
+        capacity: int = 2,
         name: str | None = None,
-    ) -> Flow[U]: ...  # fmt: skip
+    ) -> Flow[U]: ...
     def for_each(
         self,
         fn: Callable[..., Any],
@@ -296,7 +330,7 @@ class Flow(_Stream[T]):
         """Refused: a sequential flow has no actors to run in."""
         raise BuildError(
             f"par_for_each runs inside source actors, but {self.node.label!r} is a sequential flow "
-            f"in the driver. Call par_for_each before gathering, or use for_each({label_of(fn)}) here."
+            f"in the driver. Call it before gathering, or use for_each({label_of(fn)}) here."
         )
 
     def filter(self, fn: Callable[[T], bool], *, name: str | None = None) -> Flow[T]:
@@ -320,19 +354,25 @@ class Flow(_Stream[T]):
         """Fill a buffer, then emit a random element of it for each new item."""
         _positive("shuffle", "buffer", buffer)
         node = self._transform(
-            "shuffle", name=name, label=f"shuffle({buffer})", n=buffer, seed=seed,
+            "shuffle",
+            name=name,
+            label=f"shuffle({buffer})",
+            n=buffer,
+            seed=seed,
             gives=_gives(self.node),
-        )  # fmt: skip
+        )
         return Flow(node)
 
     def limit(self, n: int, *, name: str | None = None) -> Flow[T]:
         """End the flow after `n` items."""
         _positive("limit", "n", n)
-        node = self._transform("limit", name=name, label=f"limit({n})", n=n, gives=_gives(self.node))
+        node = self._transform(
+            "limit", name=name, label=f"limit({n})", n=n, gives=_gives(self.node)
+        )
         return Flow(node)
 
     def zip_with_source_actor(self, *, name: str | None = None) -> Flow[tuple[ActorHandle, T]]:
-        """Pair each item with the handle of the actor that made it (a tuple of handles if several)."""
+        """Pair each item with the actor that made it (a tuple of handles if several)."""
         return Flow(self._transform("zip_with_source_actor", name=name))
 
     def split(self, n: int = 2, *, buffer: int = 1) -> tuple[Flow[T], ...]:
@@ -341,13 +381,21 @@ class Flow(_Stream[T]):
             raise BuildError(f"split makes at least 2 children; {self.node.label!r} got n={n!r}.")
         _positive("split", "buffer", buffer)
         label = f"split({n})"
-        node = Node(kind="split", label=label, inputs=(self.node,), options={"n": n, "buffer": buffer})
+        node = Node(
+            kind="split", label=label, inputs=(self.node,), options={"n": n, "buffer": buffer}
+        )
         gives = _gives(self.node)
         return tuple(
-            Flow(Node(kind="port", label=f"{label}[{i}]", inputs=(node,),
-                      options={"index": i, "gives": gives}))
+            Flow(
+                Node(
+                    kind="port",
+                    label=f"{label}[{i}]",
+                    inputs=(node,),
+                    options={"index": i, "gives": gives},
+                )
+            )
             for i in range(n)
-        )  # fmt: skip
+        )
 
     duplicate = split
 
@@ -422,10 +470,12 @@ class Flow(_Stream[T]):
         _positive("for_each", "capacity", capacity)
         label = name or label_of(fn)
         background = Background(
-            fn, name=label, placement=on,
+            fn,
+            name=label,
+            placement=on,
             inqueue=Queue(capacity=capacity, name=f"{label}.in"),
             outqueue=Queue(capacity=capacity, name=f"{label}.out"),
-        )  # fmt: skip
+        )
         feed = self.for_each(Enqueue(background.inqueue))
         return Concurrently([feed, Dequeue(background.outqueue)], mode="async", output_indexes=[1])
 
@@ -445,8 +495,13 @@ def _gather(node: Node, label: str, name: str | None, *, mode: str, num_async: i
     if mode == "sync" and gives is not types.UNKNOWN:
         gives = list[gives]  # type: ignore[valid-type]
     shown = f"{label}(num_async={num_async})" if num_async > 1 else label
-    return Node(kind="gather", label=shown, inputs=(node,), name=name,
-                options={"mode": mode, "num_async": num_async, "gives": gives})  # fmt: skip
+    return Node(
+        kind="gather",
+        label=shown,
+        inputs=(node,),
+        name=name,
+        options={"mode": mode, "num_async": num_async, "gives": gives},
+    )
 
 
 def _gives(node: Node) -> Any:
@@ -454,7 +509,7 @@ def _gives(node: Node) -> Any:
 
 
 def _option(node: Node, option: str) -> Any:
-    """An option of the source behind a chain of filters and the like, which keep the item's type."""
+    """An option of the source, through filters and the like, which keep the item's type."""
     while node.kind == "transform" and node["op"] in ("filter", "limit", "shuffle"):
         node = node.inputs[0]
     return node.options.get(option)
@@ -462,4 +517,6 @@ def _option(node: Node, option: str) -> Any:
 
 def _positive(operator: str, argument: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BuildError(f"{operator}: {argument} must be a whole number of at least 1; got {value!r}.")
+        raise BuildError(
+            f"{operator}: {argument} must be a whole number of at least 1; got {value!r}."
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from rillflow.errors import BuildError
@@ -46,6 +46,7 @@ class ActorHandle(Handle):
 
     @property
     def uid(self) -> str:  # type: ignore[override]
+        """The group's uid and the index in it."""
         return f"{self.group.uid}/{self.index}"
 
     def __repr__(self) -> str:
@@ -53,7 +54,7 @@ class ActorHandle(Handle):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Actors(Handle, Sequence[ActorHandle]):
+class Actors(Handle):
     """A group of actors to be: a class, its arguments, how many, where. Creating it starts nothing.
 
     >>> workers = Actors.of(dict, 4, name="worker")
@@ -153,13 +154,13 @@ WhenFull = Literal["wait", "drop_newest", "drop_oldest"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Queue(Handle, Generic[T]):
-    """A bounded queue between branches of one flow. When full, its producers wait (or drop, counted)."""
+    """A bounded queue between branches; when full its producers wait (or drop, counted)."""
 
     capacity: int = 16
     name: str = "queue"
     when_full: WhenFull = "wait"
-    background: Background | None = field(default=None, repr=False)
-    """the background operator that reads or fills this queue"""
+    ends: list[Background] = field(default_factory=list, repr=False)
+    """background operators that read or fill this queue"""
     uid: str = field(default_factory=_uid)
 
     def __post_init__(self) -> None:
@@ -200,10 +201,10 @@ class Background(Handle):
         self.fn = fn
         self.name = name or label_of(fn)
         self.uid = _uid()
-        self.inqueue: Queue[Any] = replace(inqueue or Queue(name=f"{self.name}.in"), background=self)
-        self.outqueue: Queue[Any] = replace(
-            outqueue or Queue(name=f"{self.name}.out"), background=self
-        )
+        self.inqueue: Queue[Any] = inqueue or Queue(name=f"{self.name}.in")
+        self.outqueue: Queue[Any] = outqueue or Queue(name=f"{self.name}.out")
+        for queue in (self.inqueue, self.outqueue):
+            queue.ends.append(self)
         self.actors = Actors.of(
             CallableActor, 1, fn, name=self.name, placement=placement, on_failure=on_failure
         )
@@ -213,7 +214,7 @@ class Background(Handle):
 
 
 class CallableActor:
-    """The actor behind a background operator or a routed map: it applies a function to what it gets."""
+    """The actor behind a background operator or a routed map: applies a function."""
 
     def __init__(self, fn: Callable[[Any], Any]) -> None:
         self.fn = fn

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil
 from typing import Literal
 
 Size = tuple[float, float]
@@ -22,8 +21,10 @@ Edge = tuple[str, str]
 Key = Hashable
 """a box, or the cell (edge, layer) that a long edge passes"""
 _LAYERS_PER_BAND = 8
+SPREAD = 9.0
+"""between the ends of edges that arrive at one box"""
 _GUTTER, _CORRIDOR, _MARGIN = 52.0, 26.0, 14.0
-_LANE, _SPREAD, _RADIUS, _HEAD = 10.0, 9.0, 7.0, 6.0
+_LANE, _RADIUS, _HEAD = 10.0, 7.0, 6.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def arrange(
 
 def place(boxes: Sequence[str], edges: Sequence[Edge]) -> Grid:
     """A cell for every box: columns by longest path, rows with few crossings and few bends."""
-    layer: dict[Key, int] = dict(_layers(boxes, edges))
+    layer = _layers(boxes, edges)
     paths: list[list[Key]] = []
     for index, (source, target) in enumerate(edges):
         first, last = layer[source], layer[target]
@@ -99,7 +100,7 @@ def place(boxes: Sequence[str], edges: Sequence[Edge]) -> Grid:
     return _fold(order, _rows(order, before, after), paths)
 
 
-def _layers(boxes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
+def _layers(boxes: Sequence[str], edges: Sequence[Edge]) -> dict[Key, int]:
     """The longest path to each box; an edge that closes a cycle is left out."""
     after: dict[str, list[str]] = {box: [] for box in boxes}
     for source, target in edges:
@@ -117,7 +118,7 @@ def _layers(boxes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
             stack.pop()
             if box not in finished:  # what it leads to and is not finished is a way back to it
                 finished[box] = [other for other in after[box] if other in finished]
-    layer = dict.fromkeys(boxes, 0)
+    layer: dict[Key, int] = dict.fromkeys(boxes, 0)
     for box in reversed(finished):
         for target in finished[box]:
             layer[target] = max(layer[target], layer[box] + 1)
@@ -127,7 +128,7 @@ def _layers(boxes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
 def _untangle(
     order: list[list[Key]], before: Mapping[Key, list[Key]], after: Mapping[Key, list[Key]]
 ) -> list[list[Key]]:
-    """Order each layer by the mean place of the neighbours, back and forth; the best attempt wins."""
+    """Order each layer by the mean place of its neighbours, back and forth; keep the best order."""
     best, fewest = order, _crossings(order, after)
     for sweep in range(8):
         forward = sweep % 2 == 0
@@ -178,7 +179,7 @@ def _rows(
 
 
 def _spaced(wanted: Sequence[int]) -> list[int]:
-    """Rising whole numbers near the wanted ones: isotonic regression on what is left of the index."""
+    """Rising whole numbers near the wanted ones, by isotonic regression of value less index."""
     blocks: list[list[float]] = []
     for index, value in enumerate(wanted):
         blocks.append([value - index])
@@ -189,13 +190,16 @@ def _spaced(wanted: Sequence[int]) -> list[int]:
 
 
 def _fold(order: list[list[Key]], row: dict[Key, int], paths: list[list[Key]]) -> Grid:
-    """Bands of equally many layers below one another, each without empty rows."""
-    bands = max(1, ceil(len(order) / _LAYERS_PER_BAND))
-    width = max(1, ceil(len(order) / bands))
+    """Bands of layers below one another, each without empty rows."""
+    layer_of = {key: at for at, layer in enumerate(order) for key in layer}
+    links = [0] * (len(order) + 1)
+    for path in paths:
+        for key in path[1:]:
+            links[layer_of[key]] += 1
     grid = Grid({}, {}, {}, paths)
     top = 0
-    for band in range(bands):
-        layers = order[band * width : (band + 1) * width]
+    for start, stop in pairwise(_cuts(links)):
+        layers = order[start:stop]
         used = sorted({row[key] for layer in layers for key in layer})
         rank = {value: top + index for index, value in enumerate(used)}
         for column, layer in enumerate(layers):
@@ -204,6 +208,19 @@ def _fold(order: list[list[Key]], row: dict[Key, int], paths: list[list[Key]]) -
                 grid.ceiling[key] = top
         top += len(used)
     return grid
+
+
+def _cuts(links: Sequence[int]) -> list[int]:
+    """Where bands begin, and the end: few bands, then few edges cut, then bands of equal length."""
+    best: list[tuple[int, list[int]]] = [(0, [0])]
+    for stop in range(1, len(links)):
+        starts = range(max(0, stop - _LAYERS_PER_BAND), stop)
+        ways = (
+            (best[at][0] + 1000 + 10 * links[at] + (stop - at) ** 2, [*best[at][1], stop])
+            for at in starts
+        )
+        best.append(min(ways))
+    return best[-1][1]
 
 
 def _mean(values: Sequence[float], otherwise: float) -> float:
@@ -227,8 +244,9 @@ class _Tracks:
         for track, stretches in self.stretches.items():
             used: list[list[tuple[int, int]]] = []
             for low, high, key in sorted(stretches, key=lambda s: s[1] - s[0]):
-                free = (i for i, lane in enumerate(used) if all(h < low or high < l for l, h in lane))
-                index = next(free, len(used))
+                index = 0
+                while index < len(used) and any(a <= high and low <= b for a, b in used[index]):
+                    index += 1
                 if index == len(used):
                     used.append([])
                 used[index].append((low, high))
@@ -299,8 +317,8 @@ class _Router:
         self.detours[key] = detour
         sideways = detour.leave == "right"
         at = self.grid.row if sideways else self.grid.column
-        ends = [2 * at[detour.source] + 1], [2 * at[detour.target] + 1]
-        marks = [*ends[0], *(2 * leg for leg in detour.legs), *ends[1]]
+        start, stop = 2 * at[detour.source] + 1, 2 * at[detour.target] + 1
+        marks = [start, *(2 * leg for leg in detour.legs), stop]
         for index, leg in enumerate(detour.legs):
             tracks = self.gutters if (index % 2 == 0) == sideways else self.corridors
             tracks.ask(leg, marks[index], marks[index + 2], (key, index))
@@ -342,9 +360,10 @@ class _Router:
     def _entries(self) -> dict[int, float]:
         """How far from the middle each edge arrives: level ones there, others above and below."""
         arriving: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+        row = self.grid.row
         for index, path in enumerate(self.grid.paths):
             if path:
-                arriving[path[-1]].append((self.grid.row[path[-2]] - self.grid.row[path[-1]], index))
+                arriving[path[-1]].append((row[path[-2]] - row[path[-1]], index))
         entry: dict[int, float] = {}
         for target, ends in arriving.items():
             above = sorted(((r, i) for r, i in ends if r < 0), reverse=True)
@@ -352,7 +371,7 @@ class _Router:
             alone = len(ends) == 1
             room = self.sizes[str(target)][1] / 2 - _MARGIN
             for side, sign in ((above, -1), (below, 1)):
-                step = 0.0 if alone else min(_SPREAD, room / max(1, len(side)))
+                step = 0.0 if alone else min(SPREAD, room / max(1, len(side)))
                 entry.update({i: sign * step * (n + 1) for n, (_, i) in enumerate(side)})
         return entry
 
@@ -366,7 +385,8 @@ class _Router:
             tip = (x, y + self.entry.get(index, 0.0)) if end else (x, y)
             stop = (tip[0] - _HEAD, tip[1]) if end else (self._right(other), y)
             if (index, other) in self.detours:
-                pen.append(_rounded([start, *self._corners((index, other), start[1], tip[1]), stop]))
+                corners = self._corners((index, other), start[1], tip[1])
+                pen.append(_rounded([start, *corners, stop]))
             else:
                 pen.append(_curve(start, (tip[0] - _HEAD, tip[1])) + f"H{stop[0]:g}")
         return Route("".join(pen), tip, "right")
@@ -387,9 +407,10 @@ class _Router:
         upright = way.leave != "right"
         lines = [first]
         for index, leg in enumerate(way.legs):
-            gutter = (index % 2 == 0) != upright
-            tracks, at = (self.gutters, self.gutter_x) if gutter else (self.corridors, self.corridor_y)
-            lines.append(at[leg] + _LANE * tracks.lane[key, index])
+            if (index % 2 == 0) == upright:
+                lines.append(self.corridor_y[leg] + _LANE * self.corridors.lane[key, index])
+            else:
+                lines.append(self.gutter_x[leg] + _LANE * self.gutters.lane[key, index])
         lines.append(last)
         return [
             (one, other) if (index % 2 == 0) == upright else (other, one)

@@ -37,7 +37,7 @@ def Concurrently(  # noqa: N802 - an operator, under the paper's name
     units: Callable[[Any], float] | None = None,
     name: str | None = None,
 ) -> Flow[Any]:
-    """Run flows together; only those in `output_indexes` give items, the others run for their effects.
+    """Run flows together; those outside `output_indexes` run for their effects only.
 
     The flow ends when every flow that gives items has ended.
     """
@@ -45,7 +45,7 @@ def Concurrently(  # noqa: N802 - an operator, under the paper's name
         raise BuildError(f"Concurrently: unknown mode {mode!r}; choose 'round_robin' or 'async'.")
     if mode == "async" and weights is not None:
         raise BuildError(
-            "Concurrently: weights need mode='round_robin'; in mode 'async' whichever is ready goes."
+            "Concurrently: weights need mode='round_robin'; in 'async' whichever is ready goes."
         )
     return _merge(list(ops), mode, output_indexes, weights, units, name, "Concurrently")
 
@@ -86,9 +86,14 @@ def _merge(
         label=label,
         inputs=tuple(flow.node for flow in flows),
         name=name,
-        options={"mode": mode, "outputs": outputs, "weights": shares, "units": units,
-                 "weighted": weights is not None},
-    )  # fmt: skip
+        options={
+            "mode": mode,
+            "outputs": outputs,
+            "weights": shares,
+            "units": units,
+            "weighted": weights is not None,
+        },
+    )
     return Flow(node)
 
 

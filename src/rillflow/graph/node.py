@@ -21,14 +21,23 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 Kind = Literal[
-    "actors", "shards", "route", "transform", "gather", "split", "port", "union", "enqueue", "dequeue"
+    "actors",
+    "shards",
+    "route",
+    "transform",
+    "gather",
+    "split",
+    "port",
+    "union",
+    "enqueue",
+    "dequeue",
 ]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """One operator of a dataflow: what it is, what it reads, where it runs. Compared by identity."""
+    """One operator: what it is, what it reads, where it runs. Compared by identity."""
 
     kind: Kind
     label: str

@@ -64,22 +64,27 @@ class Program:
     @cached_property
     def queues(self) -> tuple[Queue[object], ...]:
         """Every queue, including both of each background operator."""
-        found: dict[str, Queue[object]] = {}
-        for node in self.nodes:
-            queue = node.options.get("queue")
-            if queue is None:
-                continue
-            found.setdefault(queue.uid, queue)
-            if queue.background is not None:
-                for own in (queue.background.inqueue, queue.background.outqueue):
-                    found[own.uid] = own  # the one that knows its background wins
-        return tuple(found.values())
+        return self._queues_and_backgrounds[0]
 
     @cached_property
     def backgrounds(self) -> tuple[Background, ...]:
-        """Every background operator."""
-        found = {q.background.uid: q.background for q in self.queues if q.background is not None}
-        return tuple(found.values())
+        """Every background operator, also one that is reached only through other ones' queues."""
+        return self._queues_and_backgrounds[1]
+
+    @cached_property
+    def _queues_and_backgrounds(self) -> tuple[tuple[Queue[object], ...], tuple[Background, ...]]:
+        queues: dict[str, Queue[object]] = {}
+        backgrounds: dict[str, Background] = {}
+        found = [node["queue"] for node in self.nodes if "queue" in node.options]
+        while found:
+            queue = found.pop(0)
+            if queue.uid in queues:
+                continue
+            queues[queue.uid] = queue
+            for background in queue.ends:
+                backgrounds.setdefault(background.uid, background)
+                found += [background.inqueue, background.outqueue]
+        return tuple(queues.values()), tuple(backgrounds.values())
 
     @cached_property
     def consumers(self) -> dict[Node, list[Node]]:
@@ -98,7 +103,8 @@ class Program:
         """The shards behind a parallel node."""
         if node.kind == "transform":
             return [
-                Shard(s.actor, s.method, s.source, (*s.chain, node)) for s in self.shards(node.inputs[0])
+                Shard(s.actor, s.method, s.source, (*s.chain, node))
+                for s in self.shards(node.inputs[0])
             ]
         if node.kind == "shards":
             every = [shard for input_ in node.inputs for shard in self.shards(input_)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from rillflow.errors import BuildError
 from rillflow.graph.flow import Flow
@@ -12,13 +12,13 @@ from rillflow.graph.node import Node
 T = TypeVar("T")
 
 
-class Enqueue(Generic[T]):
+class Enqueue:
     """Put each item on a queue and pass it on: `flow.for_each(Enqueue(queue))`.
 
     When the queue is full the branch waits for room (or drops, if the queue says so).
     """
 
-    def __init__(self, queue: Queue[T]) -> None:
+    def __init__(self, queue: Queue[Any]) -> None:
         if not isinstance(queue, Queue):
             raise BuildError(f"Enqueue takes a rillflow Queue; got {queue!r}.")
         self.queue = queue
@@ -27,17 +27,23 @@ class Enqueue(Generic[T]):
         """The graph node behind `input_`."""
         gives = input_.options.get("gives")
         options = {"queue": self.queue} | ({} if gives is None else {"gives": gives})
-        return Node(kind="enqueue", label=f"enqueue({self.queue.name})", inputs=(input_,),
-                    name=name, options=options)  # fmt: skip
+        return Node(
+            kind="enqueue",
+            label=f"enqueue({self.queue.name})",
+            inputs=(input_,),
+            name=name,
+            options=options,
+        )
 
     def __call__(self, item: T) -> T:
+        """Refused: waiting for room is the scheduler's work, which must see this operator."""
         raise BuildError(
             f"Enqueue({self.queue.name!r}) waits for room in its queue, so it must stand alone: "
             "write flow.for_each(Enqueue(queue)), not inside another function."
         )
 
 
-def Dequeue(queue: Queue[T], *, name: str | None = None) -> Flow[Any]:  # noqa: N802
+def Dequeue(queue: Queue[Any], *, name: str | None = None) -> Flow[Any]:  # noqa: N802
     """The items of a queue as a flow; it ends when every producer has ended and it is empty."""
     if not isinstance(queue, Queue):
         raise BuildError(f"Dequeue takes a rillflow Queue; got {queue!r}.")

@@ -20,6 +20,7 @@ _WHEN_FULL = {
     "drop_newest": "then drops the newest",
     "drop_oldest": "then drops the oldest",
 }
+TIMES = "\u00d7"
 _LONGEST_LABEL = 56
 _DEEPEST_INDENT = 30
 
@@ -166,10 +167,11 @@ class _Schema:
         for node in self.program.nodes:
             if node.kind in ends and node["queue"].uid == uid:
                 ends[node.kind].append(self.ids[node])
-        producers = ends["enqueue"] + [self.ids[b.uid] for b in backgrounds if b.outqueue.uid == uid]
-        consumers = ends["dequeue"] + [self.ids[b.uid] for b in backgrounds if b.inqueue.uid == uid]
+        fillers = [self.ids[b.uid] for b in backgrounds if b.outqueue.uid == uid]
+        readers = [self.ids[b.uid] for b in backgrounds if b.inqueue.uid == uid]
+        producers, consumers = ends["enqueue"] + fillers, ends["dequeue"] + readers
         name = self.queue_names[uid]
-        if queue.background is None:
+        if not fillers and not readers:
             details = self._queue_details(queue)
             box = self._box(
                 uid, f"queue({name})", label=queue.name, name=None, kind="queue", where="driver",
@@ -198,8 +200,8 @@ class _Schema:
                 self._edge(self.ids[node], target, "message", True)
 
     def _group(self, group: Actors) -> Json:
-        policy = group.policy
-        failure = None if policy is None else {"on_error": policy.on_error, "on_lost": policy.on_lost}
+        how = group.policy
+        failure = None if how is None else {"on_error": how.on_error, "on_lost": how.on_lost}
         return {
             "name": self.program.group_names[group.uid],
             "count": len(group),
@@ -211,11 +213,11 @@ class _Schema:
 
     def _queue_entry(self, queue: Queue[Any]) -> Json:
         details = self._queue_details(queue)
-        owner = queue.background
+        ends = [b for b in self.program.backgrounds if queue in (b.inqueue, b.outqueue)]
         return {
             "name": details.pop("queue"),
             **details,
-            "background": None if owner is None else self.ids[owner.uid],
+            "backgrounds": [self.ids[background.uid] for background in ends],
         }
 
     def _background_entry(self, background: Background) -> Json:
@@ -294,7 +296,7 @@ def _totals(document: Json) -> str:
     if not groups:
         return head
     listed = [
-        f"{group['count']} × {group['name']}"
+        f"{group['count']} {TIMES} {group['name']}"
         + (f" ({group['placement']})" if group["placement"] != "process" else "")
         for group in groups[:6]
     ] + (["..."] if len(groups) > 6 else [])
@@ -307,7 +309,9 @@ def _title(box: Json) -> str:
 
 
 def _where(box: Json) -> str:
-    return f"{box['shards']} × {' + '.join(box['groups'])}" if box["parallel"] else str(box["where"])
+    if not box["parallel"]:
+        return str(box["where"])
+    return f"{box['shards']} {TIMES} {' + '.join(box['groups'])}"
 
 
 def facts(box: Json) -> list[str]:
@@ -318,8 +322,8 @@ def facts(box: Json) -> list[str]:
     if kind == "gather":
         return [f"as ready, at most {_count(box['num_async'], 'open request')} per shard"]
     if kind == "split":
-        ahead = _count(box["buffer"], "item")
-        return [f"every item to {box['branches']} branches, none more than {ahead} ahead"]
+        apart = _count(box["buffer"], "item")
+        return [f"each item to {box['branches']} branches, at most {apart} apart"]
     if kind == "union":
         return _union_facts(box)
     if kind in ("enqueue", "queue", "background"):
@@ -351,16 +355,17 @@ def to_mermaid(node: Node) -> str:
     for box in document["nodes"]:
         left, right = _SHAPES.get(box["kind"], ("([", "])") if box["parallel"] else ("[", "]"))
         text = "<br/>".join(_escape(line) for line in (_title(box), *facts(box)))
-        drawn = f'{keys[box["id"]]}{left}"{text}"{right}:::{paint(box)}'
+        drawn = f'{keys[box["id"]]}{left}"{text}"{right}:::{paint_of(box)}'
         places.setdefault(_where(box), []).append(drawn)
     lines = ["flowchart LR"]
-    for index, (place, drawn_here) in enumerate(places.items()):
-        lines += [f'  subgraph g{index}["{_escape(place)}"]', *(f"    {d}" for d in drawn_here), "  end"]
+    for index, (place, here) in enumerate(places.items()):
+        inside = [f"    {drawn}" for drawn in here]
+        lines += [f'  subgraph g{index}["{_escape(place)}"]', *inside, "  end"]
     lines += [_link(edge, keys) for edge in document["edges"]]
     pink = [str(i) for i, edge in enumerate(document["edges"]) if edge["kind"] == "message"]
     if pink:
         lines.append(f"  linkStyle {','.join(pink)} stroke:#db2777")
-    lines += [f"  classDef {name} fill:{fill},stroke:{line}" for name, (fill, line) in PAINT.items()]
+    lines += [f"  classDef {key} fill:{fill},stroke:{line}" for key, (fill, line) in PAINT.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -374,7 +379,7 @@ PAINT = {
 _SHAPES = {"queue": ("[(", ")]"), "background": ("[[", "]]"), "group": ("([", "])")}
 
 
-def paint(box: Json) -> str:
+def paint_of(box: Json) -> str:
     """Which entry of PAINT a box takes."""
     return box["kind"] if box["kind"] in ("queue", "background") else str(box["where"])
 
@@ -392,10 +397,11 @@ def _link(edge: Json, keys: dict[str, str]) -> str:
 
 def _escape(text: str) -> str:
     """Mermaid reads #code; for a character, and everything else that it could take for syntax."""
-    return "".join(f"#{ord(c)};" if c in "\"#&<>`|\\;" or c < " " else c for c in text)
+    return "".join(f"#{ord(c)};" if c in '"#&<>`|\\;' or c < " " else c for c in text)
 
 
 def _shorten(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
 
 
@@ -413,4 +419,3 @@ def _fresh(wanted: str, taken: set[str]) -> str:
         text, number = f"{wanted}#{number}", number + 1
     taken.add(text)
     return text
-

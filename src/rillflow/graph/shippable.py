@@ -25,6 +25,8 @@ _STDLIB = sys.stdlib_module_names - {"builtins", "collections", "functools", "ty
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _FARTHEST = 100_000
 """objects looked at before the search is given up"""
+_LONGEST = 200
+"""letters of a path that still helps a reader"""
 
 
 def is_shippable(value: object) -> bool:
@@ -129,13 +131,13 @@ def _find(root: _Place, met: list[object]) -> _Place:
     shipped = {id(obj) for obj in met}
     places = deque([root])
     seen = {id(root.value): root.value}  # with the values: the id of a dead one is given out again
-    while places and len(seen) < _FARTHEST:
+    while met and places and len(seen) < _FARTHEST:
         place = places.popleft()
-        if met and place.value is met[-1]:
+        if place.value is met[-1]:
             return _as_users_know_it(place)
         for part in _parts(place):
             known = id(part.value) in shipped or isinstance(part.value, _CONTAINERS)
-            if known and id(part.value) not in seen:
+            if known and id(part.value) not in seen and len(part.path) < _LONGEST:
                 seen[id(part.value)] = part.value
                 places.append(part)
     return root
@@ -221,14 +223,16 @@ def _elements(place: _Place) -> Iterator[_Place]:
 def _state(place: _Place) -> Iterator[_Place]:
     """What an object is rebuilt from, as its own `__reduce_ex__` tells it."""
     try:
-        _, arguments, *rest = place.value.__reduce_ex__(5)
-    except Exception:  # it refuses by itself: there is nothing to look into
+        reduced = place.value.__reduce_ex__(5)
+    except Exception:  # a module, for one: cloudpickle has its own way with it
         return
-    state = rest[0] if rest else None
+    if not isinstance(reduced, tuple):  # it travels by its name
+        return
+    state = reduced[2] if len(reduced) > 2 else None
     for attributes in state if isinstance(state, tuple) else (state,):  # with slots there are two
         if isinstance(attributes, dict):
             yield from (place.within(part, f".{name}") for name, part in attributes.items())
-    for argument in arguments:
+    for argument in reduced[1]:
         if isinstance(argument, type):
             yield _Place(argument, argument.__name__, parent=place)
         else:

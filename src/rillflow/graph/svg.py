@@ -7,16 +7,17 @@ RLlib Flow paper, pink edges are asynchronous and dotted pink ones are messages.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_html
 from unicodedata import east_asian_width
 
-from rillflow.graph.layout import Box, Layout, Route, arrange
+from rillflow.graph.layout import SPREAD, Box, Layout, Route, arrange
 from rillflow.graph.node import Node
-from rillflow.graph.render import PAINT, Json, _title, _where, facts, paint, to_json
+from rillflow.graph.render import PAINT, TIMES, Json, _title, _where, facts, paint_of, to_json
 
 _TITLE, _SMALL = 13.0, 11.0
-_WIDEST, _PAD, _STACK, _BAR = 168.0, 11.0, 8.0, 9.0
+_WIDEST, _TALLEST, _PAD, _STACK, _BAR = 184.0, 160.0, 11.0, 8.0, 9.0
 _INK, _GREY, _PINK, _AMBER, _PALE = "#1f2933", "#5b6673", "#d6337c", "#b7791f", "#b3bcc8"
 _FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, Helvetica, Arial, 'DejaVu Sans', sans-serif"
 _FULL = {"wait": "", "drop_newest": ", drops newest", "drop_oldest": ", drops oldest"}
@@ -28,14 +29,11 @@ class Caption:
 
     title: tuple[str, ...]
     small: tuple[str, ...]
-    copies: str
-    """how many there are of it, written behind the title"""
 
     @property
     def width(self) -> float:
         """How wide the lines are."""
         titles = [text_width(line, _TITLE, bold=True) for line in self.title]
-        titles[-1] += text_width(self.copies, _TITLE, bold=True)
         return max(*titles, *(text_width(line, _SMALL) for line in self.small), 56.0)
 
     @property
@@ -72,7 +70,10 @@ def to_svg(node: Node) -> str:
 def picture(document: Json) -> tuple[dict[str, Caption], Layout]:
     """The captions of all boxes, and an arrangement in which they fit."""
     captions = {box["id"]: caption(box) for box in document["nodes"]}
-    sizes = {box["id"]: _size(box, captions[box["id"]]) for box in document["nodes"]}
+    arriving = Counter(edge["to"] for edge in document["edges"] if edge["kind"] != "message")
+    sizes = {
+        box["id"]: _size(box, captions[box["id"]], arriving[box["id"]]) for box in document["nodes"]
+    }
     forward, back = ([(edge["from"], edge["to"]) for edge in some] for some in _edges(document))
     return captions, arrange(sizes, forward, back)
 
@@ -93,10 +94,11 @@ def _edges(document: Json) -> tuple[list[Json], list[Json]]:
 def caption(box: Json) -> Caption:
     """What is written in a box: short, for the tooltip has it all."""
     title, small = _short(box)
-    copies = f" ×{box['shards']}" if box["parallel"] else ""
+    copies = f" {TIMES}{box['shards']}" if box["parallel"] else ""
     room = _WIDEST - text_width(copies, _TITLE, bold=True)
     small = [_cut(line, _SMALL, _WIDEST) for line in small if line]
-    return Caption(tuple(_wrap(title, room)), tuple(small), copies)
+    lines = _wrap(title, room)
+    return Caption((*lines[:-1], lines[-1] + copies), tuple(small))
 
 
 def _short(box: Json) -> tuple[str, list[str]]:
@@ -116,23 +118,28 @@ def _short(box: Json) -> tuple[str, list[str]]:
         about = "barrier" if box["barrier"] else f"≤ {box['num_async']} open per shard"
         return box["name"] or label.split("(")[0], [about]
     if kind == "split":
-        return title, [f"≤ {box['buffer']} ahead"]
+        return title, [f"≤ {box['buffer']} apart"]
     if kind == "union":
         turns = "turns " + ":".join(str(weight) for weight in box["weights"])
         every = len(set(box["outputs"])) == len(box["weights"])
         mode = "as ready" if box["mode"] == "async" else turns
         return box["name"] or "union", [mode, "" if every else f"gives {box['outputs']}"]
     if kind in ("enqueue", "dequeue"):
-        return box["name"] or kind, [box["queue"], f"holds {box['capacity']}{_FULL[box['when_full']]}"]
+        return box["name"] or kind, [box["queue"], _holds(box)]
     if kind == "queue":
-        return box["queue"], [f"queue, holds {box['capacity']}{_FULL[box['when_full']]}"]
+        return box["queue"], ["queue, " + _holds(box)]
     if kind == "background":
         return title, [f"on a {box['where']}" if box["where"] != "driver" else "in the driver"]
     return title, [box["class"]] if kind == "group" else small
 
 
-def _size(box: Json, text: Caption) -> tuple[float, float]:
+def _holds(box: Json) -> str:
+    return f"holds {box['capacity']}{_FULL[box['when_full']]}"
+
+
+def _size(box: Json, text: Caption, arriving: int) -> tuple[float, float]:
     width, height = text.width + 2 * _PAD, text.height + 2 * _PAD - 3
+    height = max(height, min(_TALLEST, SPREAD * (arriving + 3)))
     if _stacked(box):
         return width + _STACK, height + _STACK
     return (width + _BAR, height) if box.get("barrier") else (width, height)
@@ -143,7 +150,7 @@ def _stacked(box: Json) -> bool:
 
 
 def _box(box: Json, text: Caption, at: Box) -> str:
-    fill, line = PAINT[paint(box)]
+    fill, line = PAINT[paint_of(box)]
     x, y, width, height = at.x, at.y, at.width, at.height
     parts = [f"<title>{escape(_tooltip(box))}</title>"]
     if _stacked(box):
@@ -155,10 +162,8 @@ def _box(box: Json, text: Caption, at: Box) -> str:
         x, width = x + _BAR, width - _BAR
     parts.append(_rect(x, y, width, height, fill, line))
     middle, here = x + width / 2, y + (height - text.height) / 2 + 12
-    for number, words in enumerate(text.title, 1):
-        copies = text.copies if number == len(text.title) else ""
-        more = f'<tspan fill="{line}">{copies}</tspan>' if copies else ""
-        parts.append(_text(middle, here, words, _TITLE, _INK, weight="600", more=more))
+    for words in text.title:
+        parts.append(_text(middle, here, words, _TITLE, _INK, weight="600"))
         here += 16
     for words in text.small:
         parts.append(_text(middle, here - 1, words, _SMALL, _GREY))
@@ -210,7 +215,7 @@ def _legend(document: Json, width: float) -> tuple[str, float, float]:
 
 def _entries(document: Json) -> list[tuple[str, str]]:
     boxes, edges = document["nodes"], document["edges"]
-    painted = {paint(box) for box in boxes}
+    painted = {paint_of(box) for box in boxes}
     names = {
         "actors": "in actors, one copy per shard",
         "driver": "in the driver",
@@ -240,6 +245,11 @@ def _sort(edge: Json) -> str:
     return "data, as ready" if edge["async"] else "data"
 
 
+def escape(text: str) -> str:
+    """Text for XML, which cannot even quote most control characters."""
+    return escape_html("".join(c if c.isprintable() or c == "\n" else " " for c in text))
+
+
 def _rect(
     x: float, y: float, width: float, height: float, fill: str, line: str, *,
     radius: float = 7, opacity: float = 1,
@@ -253,11 +263,11 @@ def _rect(
 
 def _text(
     x: float, y: float, words: str, size: float, colour: str, *,
-    weight: str = "400", anchor: str = "middle", more: str = "",
+    weight: str = "400", anchor: str = "middle",
 ) -> str:  # fmt: skip
     return (
         f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" font-weight="{weight}" '
-        f'text-anchor="{anchor}" fill="{colour}">{escape(words)}{more}</text>'
+        f'text-anchor="{anchor}" fill="{colour}">{escape(words)}</text>'
     )
 
 
@@ -272,7 +282,7 @@ def _ems(character: str) -> float:
         return 1.05
     if character in "iljI.,:;'|!()[] ftr":
         return 0.38
-    if character in "mwMW@%…×":
+    if character in "mwMW@%…" + TIMES:
         return 0.95
     return 0.72 if character.isupper() else 0.63
 
@@ -281,8 +291,8 @@ def _wrap(text: str, room: float) -> list[str]:
     """One line, or two broken where a name has a joint; the second is cut if need be."""
     if text_width(text, _TITLE, bold=True) <= room:
         return [text]
-    joints = [m.end() for m in re.finditer(r"[._ ,(/-]|(?<=[a-z0-9])(?=[A-Z])", text)]
-    fitting = [j for j in joints if text_width(text[:j], _TITLE, bold=True) <= room and j < len(text)]
+    joints = [m.end() for m in re.finditer(r"[._ ,(/-](?!$)|(?<=[a-z0-9])(?=[A-Z])", text)]
+    fitting = [at for at in joints if text_width(text[:at], _TITLE, bold=True) <= room]
     if not fitting:
         return [_cut(text, _TITLE, room, bold=True)]
     return [text[: fitting[-1]].rstrip(), _cut(text[fitting[-1] :], _TITLE, room, bold=True)]

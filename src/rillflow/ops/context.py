@@ -62,7 +62,7 @@ class Context(Protocol):
 
 
 class Operator(Generic[T, U]):
-    """Base class for operators with state. Plain callables work as well; this adds the state protocol.
+    """Base class for operators with state; plain callables work as well.
 
     A subclass defines `__call__(self, item)` or `__call__(self, item, ctx)`. Set `takes_ref` to be
     given an item unread, as a `Ref` that can be forwarded without a copy.
@@ -84,6 +84,8 @@ def _plain(value: object) -> bool:
         return all(_plain(v) for v in value)
     if isinstance(value, dict):
         return all(isinstance(k, str) and _plain(v) for k, v in value.items())
-    return value is None or isinstance(value, bool | int | float | str | bytes) or hasattr(
-        value, "__array__"
+    return (
+        value is None
+        or isinstance(value, bool | int | float | str | bytes)
+        or hasattr(value, "__array__")
     )

@@ -22,7 +22,7 @@ def from_actors(
     concat: Callable[[list[Any]], Any] | None = None,
     name: str | None = None,
 ) -> ParallelFlow[Any]:
-    """One shard per actor; each request calls `method` once. Raise EndOfStream in it to end a shard.
+    """One shard per actor; each request calls `method` once. EndOfStream in it ends the shard.
 
     >>> class Counter:
     ...     def __init__(self): self.n = 0
@@ -40,8 +40,13 @@ def from_actors(
         )
     gives = {} if target is None else {"gives": output_type(target)}
     label = f"from_actors({label_of(actors.factory)}.{method})"
-    node = Node(kind="actors", label=label, parallel=True, name=name,
-                options={"actors": actors, "method": method, "concat": concat, **gives})  # fmt: skip
+    node = Node(
+        kind="actors",
+        label=label,
+        parallel=True,
+        name=name,
+        options={"actors": actors, "method": method, "concat": concat, **gives},
+    )
     return ParallelFlow(node)
 
 
@@ -101,10 +106,17 @@ def _iterate(
     on_failure: FailurePolicy | Reaction | None,
 ) -> ParallelFlow[Any]:
     actors = Actors.of(
-        IteratorActor, len(per_shard), each=[(one,) for one in per_shard], repeat=repeat,
-        name=label.split("(")[0].removeprefix("from_"), placement=placement, on_failure=on_failure,
-    )  # fmt: skip
-    node = Node(kind="actors", label=label, parallel=True, options={"actors": actors, "method": "next"})
+        IteratorActor,
+        len(per_shard),
+        each=[(one,) for one in per_shard],
+        repeat=repeat,
+        name=label.split("(")[0].removeprefix("from_"),
+        placement=placement,
+        on_failure=on_failure,
+    )
+    node = Node(
+        kind="actors", label=label, parallel=True, options={"actors": actors, "method": "next"}
+    )
     return ParallelFlow(node)
 
 
@@ -145,4 +157,6 @@ class IteratorActor:
 
 def _shards(operator: str, num_shards: object) -> None:
     if isinstance(num_shards, bool) or not isinstance(num_shards, int) or num_shards < 1:
-        raise BuildError(f"{operator}: num_shards must be a whole number of at least 1; got {num_shards!r}.")
+        raise BuildError(
+            f"{operator}: num_shards must be a whole number of at least 1; got {num_shards!r}."
+        )

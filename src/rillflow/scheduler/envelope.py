@@ -47,7 +47,11 @@ class Envelope:
     __slots__ = ("hold", "lazy", "tickets", "value")
 
     def __init__(
-        self, value: Any, tickets: tuple[Ticket, ...] = (), hold: Hold | None = None, lazy: bool = False
+        self,
+        value: Any,
+        tickets: tuple[Ticket, ...] = (),
+        hold: Hold | None = None,
+        lazy: bool = False,
     ) -> None:
         self.value = value
         self.tickets = tickets

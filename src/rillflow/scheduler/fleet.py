@@ -118,12 +118,16 @@ class Fleet:
         self.log("start", actor.name, actor.incarnation)
         self.engine.start(
             ActorSpec(
-                name=actor.name, index=actor.handle.index, incarnation=actor.incarnation,
+                name=actor.name,
+                index=actor.handle.index,
+                incarnation=actor.incarnation,
                 seed=derive_seed(self.seed, actor.name, actor.incarnation),
-                placement=group.placement, code=actor.code, handle=actor.handle,
+                placement=group.placement,
+                code=actor.code,
+                handle=actor.handle,
                 resources=group.resources,
             )
-        )  # fmt: skip
+        )
         for pipeline, code in actor.pipelines.items():
             self.engine.install(actor.name, pipeline, code)
         for method, payload, spread, version in actor.sticky.values():
@@ -155,9 +159,14 @@ class Fleet:
     # -- requests and messages -----------------------------------------------------------------
 
     def request(
-        self, actor: Actor, target: Target, pipeline: str, ticket_of: Callable[[int], Ticket] | None,
-        payload: Ref | None = None, tickets: tuple[Ticket, ...] = (),
-    ) -> Request:  # fmt: skip
+        self,
+        actor: Actor,
+        target: Target,
+        pipeline: str,
+        ticket_of: Callable[[int], Ticket] | None,
+        payload: Ref | None = None,
+        tickets: tuple[Ticket, ...] = (),
+    ) -> Request:
         """Ask an actor for an item; with `tickets`, of an item that is handed to it."""
         seq = actor.seq
         actor.seq += 1
@@ -181,9 +190,14 @@ class Fleet:
         return request
 
     def tell(
-        self, actor: Actor, method: str, payload: Ref, spread: bool,
-        version: int | None = None, key: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        actor: Actor,
+        method: str,
+        payload: Ref,
+        spread: bool,
+        version: int | None = None,
+        key: str | None = None,
+    ) -> None:
         """Send a message; handled before any request issued to the actor later."""
         if version is not None:
             channel = key or method
@@ -350,8 +364,11 @@ class Fleet:
         self._retire(actor)
         self._announce_gone(actor)
         group = actor.handle.group.uid
-        if not any(a.status in ("live", "waiting") for a in self.actors.values()
-                   if a.handle.group.uid == group):  # fmt: skip
+        if not any(
+            a.status in ("live", "waiting")
+            for a in self.actors.values()
+            if a.handle.group.uid == group
+        ):
             error.add_note(f"no actor of group {actor.handle.group.name!r} is left")
             self.errors.append(error)
 

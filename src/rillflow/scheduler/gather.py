@@ -120,7 +120,9 @@ class Shard:
             stats.items += 1
             stats.busy += seconds
         if header.metrics is not None:
-            gather.scheduler.record_metrics(gather.stats, self.actor.name, request.seq, header.metrics)
+            gather.scheduler.record_metrics(
+                gather.stats, self.actor.name, request.seq, header.metrics
+            )
 
     def _envelopes(self, request: Request, header: Header, payload: Ref | None) -> list[Envelope]:
         if request.own:
@@ -148,7 +150,9 @@ class Shard:
             own.account.produced -= 1  # the answer was: nothing; there is no item to account for
             return []
         own.account.held += 1
-        own.source = Source(own.source.actor, own.source.incarnation, own.source.seq, header.version)
+        own.source = Source(
+            own.source.actor, own.source.incarnation, own.source.seq, header.version
+        )
         if len(header.items) == 1 and header.items[0] == (request.seq,) and not header.dropped:
             return [(own,)]
         held = self.actor.held
@@ -247,6 +251,10 @@ class Gather:
     def waiting(self) -> list[Envelope]:
         """Items that have arrived and wait to be pulled, in order."""
         raise NotImplementedError
+
+    def held(self) -> list[tuple[Ticket, ...]]:
+        """Tickets of the items that wait, for the audit."""
+        return [envelope.tickets for envelope in self.waiting()]
 
     def adopt(self, envelopes: list[tuple[int, Envelope]]) -> None:
         """Take over items of a checkpoint, with the index of their shard."""

@@ -78,31 +78,47 @@ class Account:
     def balances(self) -> list[Balance]:
         """One line per branch; what happened before the split counts in each of them."""
         if not self.children:
-            return [Balance(self.source, self.branch, self.produced, self.in_flight, self.held,
-                            dict(self.done), dict(self.dropped))]  # fmt: skip
+            return [
+                Balance(
+                    self.source,
+                    self.branch,
+                    self.produced,
+                    self.in_flight,
+                    self.held,
+                    dict(self.done),
+                    dict(self.dropped),
+                )
+            ]
         lines = []
         for child in self.children.values():
             for line in child.balances():
                 lines.append(
                     Balance(
-                        line.source, line.branch,
-                        self.produced, self.in_flight, self.held + line.held,
+                        line.source,
+                        line.branch,
+                        self.produced,
+                        self.in_flight,
+                        self.held + line.held,
                         dict(self.done + Counter(line.done)),
                         dict(self.dropped + Counter(line.dropped)),
                     )
-                )  # fmt: skip
+                )
         return lines
 
     def state(self) -> dict[str, Any]:
         """Plain data for a checkpoint."""
         return {
-            "branch": self.branch, "produced": self.produced, "in_flight": self.in_flight,
-            "held": self.held, "done": dict(self.done), "dropped": dict(self.dropped),
+            "branch": self.branch,
+            "produced": self.produced,
+            "in_flight": self.in_flight,
+            "held": self.held,
+            "done": dict(self.done),
+            "dropped": dict(self.dropped),
             "children": {name: child.state() for name, child in self.children.items()},
-        }  # fmt: skip
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over the counts of a checkpoint; tickets are made anew by those who hold the items."""
+        """Take over the counts of a checkpoint."""
         self.branch, self.produced = state["branch"], state["produced"]
         self.in_flight, self.held = state["in_flight"], state["held"]
         self.done, self.dropped = Counter(state["done"]), Counter(state["dropped"])
@@ -111,7 +127,7 @@ class Account:
 
 
 class Ticket:
-    """One request's place in the ledger. Pieces of its result each hold it until they are settled."""
+    """One request's place in the ledger; each piece of its result holds it until settled."""
 
     __slots__ = ("account", "outcome", "pieces", "sent", "source")
 

@@ -22,11 +22,16 @@ def add(scheduler: Scheduler, count: int, group: Actors | None) -> list[str]:
 
 
 def _only_source(scheduler: Scheduler) -> Actors:
-    sources = {node["actors"].uid: node["actors"] for node in scheduler.program.nodes
-               if node.kind == "actors"}  # fmt: skip
+    sources: dict[str, Actors] = {
+        node["actors"].uid: node["actors"]
+        for node in scheduler.program.nodes
+        if node.kind == "actors"
+    }
     if len(sources) != 1:
         names = sorted(group.name for group in sources.values())
-        raise BuildError(f"add_workers: this flow has several source groups, {names}; name one with group=.")
+        raise BuildError(
+            f"add_workers: this flow has several source groups, {names}; name one with group=."
+        )
     return next(iter(sources.values()))
 
 

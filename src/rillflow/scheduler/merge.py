@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rillflow.graph.node import Node
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
+from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.transform import Puller
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class SplitStep:
         self.upstream = pull
         self.bound: int = node["buffer"]
         self.buffers: list[deque[Envelope]] = [deque() for _ in range(node["n"])]
+        self.left: set[int] = set()
+        """ports whose reader has ended"""
         self.ended = False
 
     def pull_port(self, port: int) -> Pulled:
@@ -36,16 +39,30 @@ class SplitStep:
         pulled = self.upstream()
         if type(pulled) is not Envelope:
             self.ended = pulled is Blocked.ENDED
-            return pulled  # type: ignore[return-value]
+            return pulled
         self.stats.items += 1
         if pulled.hold is not None:
-            pulled.hold.retain(len(self.buffers) - 1)
+            pulled.hold.retain(len(self.buffers) - len(self.left) - 1)
         for index, buffer in enumerate(self.buffers):
+            if index in self.left:
+                continue
             tickets = tuple(ticket.fork(f"{self.name}[{index}]") for ticket in pulled.tickets)
             buffer.append(Envelope(pulled.value, tickets, pulled.hold, pulled.lazy))
         for ticket in pulled.tickets:
             ticket.passed_on()
         return own.popleft()
+
+    def detach_port(self, port: int) -> bool:
+        """The reader of a port wants no more; True: it was the last reader."""
+        self.left.add(port)
+        for envelope in self.buffers[port]:
+            envelope.finish("reader ended")
+        self.buffers[port].clear()
+        return len(self.left) == len(self.buffers)
+
+    def held(self) -> list[tuple[Ticket, ...]]:
+        """Tickets of the items in the buffers, for the audit."""
+        return [envelope.tickets for buffer in self.buffers for envelope in buffer]
 
     @property
     def depth(self) -> int:
@@ -64,9 +81,7 @@ class UnionStep:
     chance and without drift.
     """
 
-    def __init__(
-        self, scheduler: Scheduler, node: Node, name: str, pulls: list[Puller]
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, node: Node, name: str, pulls: list[Puller]) -> None:
         self.name = name
         self.stats = scheduler.stats_of(name)
         self.children = pulls
@@ -137,24 +152,39 @@ class UnionStep:
 
     def _join(self, child: int) -> None:
         """No credit accrued while the child warmed up: it starts level with the others."""
-        others = [self.used[i] / self.weights[i] for i in range(len(self.children))
-                  if i != child and i not in self.ended and i not in self.warming]  # fmt: skip
+        others = [
+            self.used[i] / self.weights[i]
+            for i in range(len(self.children))
+            if i != child and i not in self.ended and i not in self.warming
+        ]
         if others:
             level = min(others) * self.weights[child]
             self.used[child] = max(self.used[child], level)
 
     def _yield_turn(self, child: int) -> None:
-        """Level with the next in line, plus a hair: a child that rejects everything starves nobody."""
-        others = [self.used[i] / self.weights[i] for i in range(len(self.children))
-                  if i != child and i not in self.ended and i not in self.warming]  # fmt: skip
+        """Level with the next in line, plus a hair: who rejects everything starves nobody."""
+        others = [
+            self.used[i] / self.weights[i]
+            for i in range(len(self.children))
+            if i != child and i not in self.ended and i not in self.warming
+        ]
         if others:
             level = min(others) * self.weights[child]
             self.used[child] = max(self.used[child], level + 1e-9 * max(1.0, level))
 
+    def held(self) -> list[tuple[Ticket, ...]]:
+        """Nothing: it passes items through."""
+        return []
+
     def get_state(self) -> dict[str, object]:
         """Credits and order, for a checkpoint."""
-        return {"used": list(self.used), "last_served": list(self.last_served), "turns": self.turns,
-                "ended": sorted(self.ended), "warming": sorted(self.warming)}  # fmt: skip
+        return {
+            "used": list(self.used),
+            "last_served": list(self.last_served),
+            "turns": self.turns,
+            "ended": sorted(self.ended),
+            "warming": sorted(self.warming),
+        }
 
     def set_state(self, state: dict[str, list[float]]) -> None:
         """Restore credits and order."""

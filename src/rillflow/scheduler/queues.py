@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rillflow.graph.handles import Background, Queue
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
 from rillflow.scheduler.fleet import Actor, Request
+from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.transform import Puller
 from rillflow.types import Header, Ref
 
@@ -34,6 +35,7 @@ class QueueState:
     def put(self, envelope: Envelope) -> None:
         """Add an item; when full, drop as the queue's policy says."""
         if self.full:
+            assert self.queue.when_full != "wait", "whoever fills a queue looks for room first"
             self.dropped += 1
             if self.queue.when_full == "drop_newest":
                 envelope.finish(f"queue full: {self.queue.name}")
@@ -52,8 +54,8 @@ class QueueState:
 
     def status(self) -> Blocked:
         """Why it is empty."""
-        if self.filled_by is not None:
-            return self.filled_by.status()
+        if self.filled_by is not None and (status := self.filled_by.status()) is not Blocked.ENDED:
+            return status
         return Blocked.STARVED if self.producers else Blocked.ENDED
 
 
@@ -65,6 +67,8 @@ class EnqueueStep:
         self.stats = scheduler.stats_of(name)
         self.state = state
         self.upstream = pull
+        self.pending: Envelope | None = None
+        """pulled, but the queue was filled meanwhile by something upstream"""
         state.producers.add(name)
 
     def pull(self) -> Pulled:
@@ -72,16 +76,24 @@ class EnqueueStep:
         state = self.state
         if state.full and state.queue.when_full == "wait":
             return Blocked.PARKED
-        pulled = self.upstream()
+        pulled = self.pending or self.upstream()
+        self.pending = None
         if type(pulled) is not Envelope:
             if pulled is Blocked.ENDED:
                 state.producers.discard(self.name)
             return pulled
+        if state.full and state.queue.when_full == "wait":
+            self.pending = pulled
+            return Blocked.PARKED
         self.stats.items += 1
         for ticket in pulled.tickets:
             ticket.pieces += 1
         state.put(Envelope(pulled.value, pulled.tickets, None, pulled.lazy))
         return pulled
+
+    def held(self) -> list[tuple[Ticket, ...]]:
+        """Tickets of what waits for room; the queue has the rest."""
+        return [] if self.pending is None else [self.pending.tickets]
 
 
 class DequeueStep:
@@ -99,6 +111,10 @@ class DequeueStep:
             return self.state.get()
         return self.state.status()
 
+    def held(self) -> list[tuple[Ticket, ...]]:
+        """Nothing: the queue holds them."""
+        return []
+
 
 class BackgroundState:
     """A background operator: takes from one queue, puts on the other, as far as there is room.
@@ -110,11 +126,15 @@ class BackgroundState:
     PIPELINE = "background"
 
     def __init__(
-        self, scheduler: Scheduler, background: Background, actor: Actor,
-        inqueue: QueueState, outqueue: QueueState,
-    ) -> None:  # fmt: skip
+        self,
+        scheduler: Scheduler,
+        background: Background,
+        actor: Actor,
+        inqueue: QueueState,
+        outqueue: QueueState,
+    ) -> None:
         self.scheduler = scheduler
-        self.operator = f"background({background.name})"
+        self.operator = f"background({scheduler.program.group_names[background.actors.uid]})"
         self.stats = scheduler.stats_of(self.operator)
         self.actor = actor
         self.inqueue = inqueue
@@ -127,16 +147,20 @@ class BackgroundState:
         """Hand over what there is room for."""
         if self.scheduler.fleet.paused:
             return
-        room = self.outqueue.queue.capacity - len(self.outqueue.items) - len(self.handed)
-        while room > 0 and self.inqueue.items and self.actor.status == "live":
-            envelope = self.inqueue.items.popleft()
+        out = self.outqueue
+        while self.inqueue.items and self.actor.status == "live":
+            waiting = len(out.items) if out.queue.when_full == "wait" else 0
+            if waiting + len(self.handed) >= out.queue.capacity:
+                return
+            envelope = self.inqueue.get()
             self.handed.append(envelope)
             self._send(envelope)
-            room -= 1
 
     def _send(self, envelope: Envelope) -> None:
         fleet = self.scheduler.fleet
-        payload = envelope.value if isinstance(envelope.value, Ref) else fleet.engine.put(envelope.value)
+        payload = (
+            envelope.value if isinstance(envelope.value, Ref) else fleet.engine.put(envelope.value)
+        )
         fleet.request(self.actor, self, self.PIPELINE, None, payload, envelope.tickets)
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
@@ -145,7 +169,7 @@ class BackgroundState:
         self.stats.items += 1
         self.stats.busy += header.wall
         self.stats.answered(self.scheduler.fleet.engine.now() - request.issued, header.wall, 0)
-        self.outqueue.items.append(Envelope(payload, request.tickets, None, True))
+        self.outqueue.put(Envelope(payload, request.tickets, None, True))
         self.pump()
 
     def abandoned(self, request: Request) -> None:
@@ -165,6 +189,4 @@ class BackgroundState:
         """Why the out-queue is empty."""
         if self.handed or self.actor.status == "waiting":
             return Blocked.WAITING
-        if not self.inqueue.producers and not self.inqueue.items:
-            return Blocked.ENDED
-        return Blocked.STARVED
+        return Blocked.STARVED if self.inqueue.items else self.inqueue.status()

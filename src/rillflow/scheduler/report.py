@@ -18,7 +18,9 @@ def run_stats(scheduler: Scheduler, seconds: float, waited: float) -> RunStats:
         for node, name in scheduler.program.names.items()
         if node.kind != "port"
     ]
-    operators += [_background(scheduler, index, seconds) for index in range(len(scheduler.backgrounds))]
+    operators += [
+        _background(scheduler, index, seconds) for index in range(len(scheduler.backgrounds))
+    ]
     resources = _resources(scheduler, seconds)
     return RunStats(
         seconds=seconds,

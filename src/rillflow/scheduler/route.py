@@ -73,7 +73,9 @@ class Route:
             return count % self.partitions
         first = next(s.index for s in self.source.shards if s.actor.name == actor) * self.per_shard
         helpers = range(first, first + self.per_shard)
-        return min(helpers, key=lambda i: (not self.target.shards[i].hungry, len(self.buffers[i]), i))
+        return min(
+            helpers, key=lambda i: (not self.target.shards[i].hungry, len(self.buffers[i]), i)
+        )
 
     def _end(self) -> None:
         self.ended = True

@@ -10,6 +10,7 @@ engine and feed events by hand. States of an operator that has no item are in `e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ from rillflow.graph.program import Shard as ShardPlan
 from rillflow.scheduler.envelope import Blocked, Pulled
 from rillflow.scheduler.fleet import Actor, Fleet, derive_seed
 from rillflow.scheduler.gather import AsyncGather, Gather, SyncGather
-from rillflow.scheduler.ledger import Ledger
+from rillflow.scheduler.ledger import Ledger, Ticket
 from rillflow.scheduler.merge import SplitStep, UnionStep
 from rillflow.scheduler.queues import BackgroundState, DequeueStep, EnqueueStep, QueueState
 from rillflow.scheduler.route import Route
@@ -71,9 +72,12 @@ class Scheduler:
         for background in self.program.backgrounds:
             actor = self.fleet.by_uid[background.actors[0].uid]
             state = BackgroundState(
-                self, background, actor,
-                self.queues[background.inqueue.uid], self.queues[background.outqueue.uid],
-            )  # fmt: skip
+                self,
+                background,
+                actor,
+                self.queues[background.inqueue.uid],
+                self.queues[background.outqueue.uid],
+            )
             self.fleet.install(actor, state.PIPELINE, cloudpickle.dumps(("fn", [])), state)
             self.backgrounds.append(state)
 
@@ -125,8 +129,12 @@ class Scheduler:
         if node["op"] != "shuffle" or node["seed"] is not None:
             return node
         seed = derive_seed(self.seed, name)
-        return Node(kind="transform", label=node.label, inputs=node.inputs,
-                    options={**node.options, "seed": seed})  # fmt: skip
+        return Node(
+            kind="transform",
+            label=node.label,
+            inputs=node.inputs,
+            options={**node.options, "seed": seed},
+        )
 
     def _build_gather(self, node: Node, name: str) -> Gather:
         gather: Gather = (SyncGather if node["mode"] == "sync" else AsyncGather)(self, node, name)
@@ -143,12 +151,24 @@ class Scheduler:
         return gather
 
     def pipeline_code(self, plan: ShardPlan) -> bytes:
-        """A shard's source method and transforms, ready to be shipped; the same bytes for all alike."""
+        """A shard's source method and transforms, ready to be shipped; pickled once."""
         key = (plan.method, plan.source, plan.chain)
         if key not in self._codes:
             chain = [(self.program.names[node], _bare(node)) for node in plan.chain]
             self._codes[key] = cloudpickle.dumps((plan.method, chain))
         return self._codes[key]
+
+    def detach(self, node: Node) -> None:
+        """Whoever reads this node wants no more: a split need not keep items for it."""
+        if node.kind == "port":
+            split = self.steps[node.inputs[0]]
+            assert isinstance(split, SplitStep)
+            if split.detach_port(node["index"]):
+                self.detach(node.inputs[0].inputs[0])
+        elif not node.parallel:
+            for input_ in node.inputs:
+                if not input_.parallel:
+                    self.detach(input_)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -227,8 +247,10 @@ class Scheduler:
             stats = self.stats[name] = NodeStats()
         return stats
 
-    def record_metrics(self, stats: NodeStats, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
-        """What an actor sent along with an answer: counters, and whatever listeners want to know."""
+    def record_metrics(
+        self, stats: NodeStats, actor: str, seq: int, metrics: Mapping[str, Any]
+    ) -> None:
+        """What an actor sent along with an answer: counters, and whatever listeners want."""
         stats.counters.update(metrics.get("counters", {}))
         for listener in self.metrics_listeners:
             listener(actor, seq, dict(metrics))
@@ -244,33 +266,18 @@ class Scheduler:
 
     def audit(self) -> dict[str, int]:
         """Count the tickets that are really inside operators, by source: what `held` should be."""
-        seen: dict[int, Any] = {}
+        groups: list[tuple[Ticket, ...]] = []
         for step in self.steps.values():
-            if isinstance(step, Gather):
-                groups = [envelope.tickets for envelope in step.waiting()]
-                if step.route is not None:
-                    groups += [e.tickets for buffer in step.route.buffers for e in buffer]
-            elif isinstance(step, TransformStep):
-                groups = list(step.held())
-            elif isinstance(step, SplitStep):
-                groups = [e.tickets for buffer in step.buffers for e in buffer]
-            else:
-                groups = []
-            for group in groups:
-                seen.update((id(ticket), ticket) for ticket in group)
+            groups += step.held()
+        for route in self.routes:
+            groups += [envelope.tickets for buffer in route.buffers for envelope in buffer]
         for queue in self.queues.values():
-            for envelope in queue.items:
-                seen.update((id(ticket), ticket) for ticket in envelope.tickets)
+            groups += [envelope.tickets for envelope in queue.items]
         for actor in self.fleet.actors.values():
-            seen.update((id(ticket), ticket) for ticket in actor.held.values())
-            for request in actor.requests.values():
-                if not request.own:
-                    seen.update((id(ticket), ticket) for ticket in request.tickets)
-        totals: dict[str, int] = {}
-        for ticket in seen.values():
-            source = ticket.account.source
-            totals[source] = totals.get(source, 0) + 1
-        return totals
+            groups.append(tuple(actor.held.values()))
+            groups += [request.tickets for request in actor.requests.values() if not request.own]
+        tickets = {id(ticket): ticket for group in groups for ticket in group}
+        return dict(Counter(ticket.account.source for ticket in tickets.values()))
 
 
 def _bare(node: Node) -> Node:

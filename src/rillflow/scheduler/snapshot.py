@@ -15,6 +15,7 @@ from rillflow.scheduler.fleet import Actor, derive_seed
 from rillflow.scheduler.gather import AsyncGather, Gather, SyncGather
 from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.merge import SplitStep, UnionStep
+from rillflow.scheduler.queues import EnqueueStep
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.transform import TransformStep
 from rillflow.types import Ref, Source, read
@@ -36,11 +37,15 @@ class _Tickets:
         if id(ticket) not in self.numbers:
             self.numbers[id(ticket)] = len(self.rows)
             s = ticket.source
-            self.rows.append({
-                "source": [s.actor, s.incarnation, s.seq, s.version],
-                "account": [ticket.account.source, *ticket.account.path],
-                "outcome": ticket.outcome, "pieces": ticket.pieces, "sent": ticket.sent,
-            })  # fmt: skip
+            self.rows.append(
+                {
+                    "source": [s.actor, s.incarnation, s.seq, s.version],
+                    "account": [ticket.account.source, *ticket.account.path],
+                    "outcome": ticket.outcome,
+                    "pieces": ticket.pieces,
+                    "sent": ticket.sent,
+                }
+            )
         return self.numbers[id(ticket)]
 
     def encode(self, value: Any) -> Any:
@@ -56,7 +61,10 @@ class _Tickets:
         return value
 
     def envelope(self, envelope: Envelope) -> dict[str, Any]:
-        return {"value": read(envelope.value), "tickets": [self.number(t) for t in envelope.tickets]}
+        return {
+            "value": read(envelope.value),
+            "tickets": [self.number(t) for t in envelope.tickets],
+        }
 
 
 def take(run: Run[Any], scheduler: Scheduler) -> dict[str, Any]:
@@ -64,21 +72,31 @@ def take(run: Run[Any], scheduler: Scheduler) -> dict[str, Any]:
     run.quiesce()
     tickets = _Tickets()
     names = {step: scheduler.program.names[node] for node, step in scheduler.steps.items()}
-    state = {
+    state: dict[str, Any] = {
         "format": FORMAT,
         "cut": scheduler.cut + 1,
         "clock": scheduler.fleet.engine.now(),
-        "actors": {a.name: _actor(run, a, tickets) for a in scheduler.fleet.actors.values()
-                   if a.status == "live"},
+        "actors": {
+            a.name: _actor(run, a, tickets)
+            for a in scheduler.fleet.actors.values()
+            if a.status == "live"
+        },
         "operators": {name: _step(step, tickets) for step, name in names.items()},
-        "queues": {q.queue.name: {"items": [tickets.envelope(e) for e in q.items],
-                                  "producers": sorted(q.producers), "dropped": q.dropped}
-                   for q in scheduler.queues.values()},
-        "counters": {name: {"items": s.items, "counters": dict(s.counters)}
-                     for name, s in scheduler.stats.items()},
+        "queues": {
+            q.queue.name: {
+                "items": [tickets.envelope(e) for e in q.items],
+                "producers": sorted(q.producers),
+                "dropped": q.dropped,
+            }
+            for q in scheduler.queues.values()
+        },
+        "counters": {
+            name: {"items": s.items, "counters": dict(s.counters)}
+            for name, s in scheduler.stats.items()
+        },
         "run_counters": dict(scheduler.fleet.counters),
         "ledger": {name: account.state() for name, account in scheduler.ledger.accounts.items()},
-    }  # fmt: skip
+    }
     state["tickets"] = tickets.rows
     _go_on(scheduler, state["cut"], state["clock"])
     return state
@@ -87,7 +105,9 @@ def take(run: Run[Any], scheduler: Scheduler) -> dict[str, Any]:
 def restore(run: Run[Any], scheduler: Scheduler, state: dict[str, Any]) -> None:
     """Bring a freshly built, not yet begun scheduler into a saved state."""
     if state.get("format") != FORMAT:
-        raise RunError(f"this state has format {state.get('format')!r}; this version reads {FORMAT}.")
+        raise RunError(
+            f"this state has format {state.get('format')!r}; this version reads {FORMAT}."
+        )
     for name, account in state["ledger"].items():
         scheduler.ledger.account(name).restore(account)
     tickets = [_ticket(scheduler, row) for row in state["tickets"]]
@@ -104,8 +124,11 @@ def restore(run: Run[Any], scheduler: Scheduler, state: dict[str, Any]) -> None:
         scheduler.stats_of(name).items = saved["items"]
         scheduler.stats_of(name).counters.update(saved["counters"])
     scheduler.fleet.counters.update(state["run_counters"])
-    _same_names("actors", {n for n, a in scheduler.fleet.actors.items() if a.status == "live"},
-                set(state["actors"]))  # fmt: skip
+    _same_names(
+        "actors",
+        {n for n, a in scheduler.fleet.actors.items() if a.status == "live"},
+        set(state["actors"]),
+    )
     for name, saved in state["actors"].items():
         _restore_actor(run, scheduler, scheduler.fleet.actors[name], saved, tickets)
     _go_on(scheduler, state["cut"], state["clock"])
@@ -124,10 +147,12 @@ def _actor(run: Run[Any], actor: Actor, tickets: _Tickets) -> dict[str, Any]:
         "seq": actor.seq,
         "versions_sent": actor.versions_sent,
         "last_version": dict(actor.last_version),
-        "sticky": {key: [method, payload.get(), spread, version]
-                   for key, (method, payload, spread, version) in actor.sticky.items()},
+        "sticky": {
+            key: [method, payload.get(), spread, version]
+            for key, (method, payload, spread, version) in actor.sticky.items()
+        },
         "held": {str(seq): tickets.number(ticket) for seq, ticket in actor.held.items()},
-    }  # fmt: skip
+    }
 
 
 def _restore_actor(
@@ -144,16 +169,26 @@ def _restore_actor(
 
 def _step(step: object, tickets: _Tickets) -> Any:
     if isinstance(step, TransformStep):
-        return {"state": tickets.encode(step.transform.get_state()), "ended": step.upstream_ended,
-                "out": [tickets.envelope(e) for e in step.out]}  # fmt: skip
+        return {
+            "state": tickets.encode(step.transform.get_state()),
+            "ended": step.upstream_ended,
+            "out": [tickets.envelope(e) for e in step.out],
+        }
     if isinstance(step, UnionStep):
         return step.get_state()
     if isinstance(step, SplitStep):
-        return {"ended": step.ended,
-                "buffers": [[tickets.envelope(e) for e in buffer] for buffer in step.buffers]}  # fmt: skip
+        return {
+            "ended": step.ended,
+            "left": sorted(step.left),
+            "buffers": [[tickets.envelope(e) for e in buffer] for buffer in step.buffers],
+        }
+    if isinstance(step, EnqueueStep):
+        return {"pending": None if step.pending is None else tickets.envelope(step.pending)}
     if isinstance(step, Gather):
-        return {"shards": {str(s.index): {"ended": s.ended, "warming": s.warming} for s in step.shards},
-                "items": _gathered(step, tickets)}  # fmt: skip
+        return {
+            "shards": {str(s.index): {"ended": s.ended, "warming": s.warming} for s in step.shards},
+            "items": _gathered(step, tickets),
+        }
     return None
 
 
@@ -177,9 +212,12 @@ def _restore_step(step: object, saved: Any, tickets: list[Ticket]) -> None:
     elif isinstance(step, UnionStep):
         step.set_state(saved)
     elif isinstance(step, SplitStep):
-        step.ended = saved["ended"]
+        step.ended, step.left = saved["ended"], set(saved["left"])
         for buffer, rows in zip(step.buffers, saved["buffers"], strict=True):
             buffer.extend(_envelope(row, tickets) for row in rows)
+    elif isinstance(step, EnqueueStep):
+        row = saved["pending"]
+        step.pending = None if row is None else _envelope(row, tickets)
     elif isinstance(step, Gather):
         for index, flags in saved["shards"].items():
             shard = step.shards[int(index)]
@@ -216,5 +254,6 @@ def _same_names(what: str, here: set[str], saved: set[str]) -> None:
     if here != saved:
         raise RunError(
             f"this state belongs to another flow: its {what} differ. Only here: "
-            f"{sorted(here - saved) or 'none'}; only in the state: {sorted(saved - here) or 'none'}."
+            f"{sorted(here - saved) or 'none'}; only in the state: "
+            f"{sorted(saved - here) or 'none'}."
         )

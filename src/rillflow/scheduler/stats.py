@@ -1,4 +1,4 @@
-"""What a running flow measures: per operator items, rates, busy and waiting time, lag; and a verdict."""
+"""What a running flow measures, per operator, and the verdict on its bottleneck."""
 
 from __future__ import annotations
 
@@ -97,11 +97,23 @@ class RunStats:
         for o in self.operators:
             depth = f"{o.depth}/{o.capacity}" if o.capacity else str(o.depth or "")
             lag = f"{o.lag_mean:.1f} (max {o.lag_max})" if o.lag_max else ""
-            rows.append((o.name, o.where, str(o.items), f"{o.rate:,.0f}", f"{o.utilisation:.0%}",
-                         depth, str(o.in_flight or ""), lag))  # fmt: skip
+            rows.append(
+                (
+                    o.name,
+                    o.where,
+                    str(o.items),
+                    f"{o.rate:,.0f}",
+                    f"{o.utilisation:.0%}",
+                    depth,
+                    str(o.in_flight or ""),
+                    lag,
+                )
+            )
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-                 for row in rows]  # fmt: skip
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
         return "\n".join([*lines, "", self.verdict])
 
 
@@ -112,8 +124,9 @@ def verdict(resources: list[ResourceStats], seconds: float) -> str:
     busiest = max(resources, key=lambda r: r.utilisation)
     if busiest.utilisation < 0.5:
         return (
-            f"Nothing is saturated: the busiest, {busiest.name}, works {busiest.utilisation:.0%} of "
-            "the time; latency or a barrier between operators limits the flow."
+            f"Nothing is saturated: the busiest, {busiest.name}, works "
+            f"{busiest.utilisation:.0%} of the time; "
+            "latency or a barrier between operators limits the flow."
         )
     others = sorted((r for r in resources if r is not busiest), key=lambda r: -r.utilisation)
     aside = f"; next is {others[0].name} at {others[0].utilisation:.0%}" if others else ""

@@ -24,7 +24,7 @@ Puller = Callable[[], Pulled]
 
 
 class DriverContext:
-    """The context of an operator in the driver; one object per operator, aimed at each item in turn."""
+    """The context of an operator in the driver, aimed at each item in turn."""
 
     actor = None
     info = None
@@ -88,7 +88,7 @@ class TransformStep:
         self.stats = scheduler.stats_of(name)
         self.upstream = pull
         self.ctx = DriverContext(scheduler, name)
-        self.transform = make_transform(node, own_copy(node["fn"]), self)
+        self.transform = make_transform(node, own_copy(node["fn"], name), self)
         self.out: deque[Envelope] = deque()
         self.upstream_ended = False
 
@@ -120,9 +120,7 @@ class TransformStep:
         """The next item, or why there is none; consumes at most one input."""
         if self.out:
             return self._emit(self.out.popleft())
-        if self.transform.ended:
-            return Blocked.ENDED
-        if self.upstream_ended:
+        if self.transform.ended or self.upstream_ended:
             return Blocked.ENDED
         pulled = self.upstream()
         if type(pulled) is Envelope:
@@ -132,6 +130,8 @@ class TransformStep:
             self._queue(self._run_user_code(None, self.transform.flush), None)
         else:
             return pulled
+        if self.transform.ended:
+            self.scheduler.detach(self.node.inputs[0])
         return self._emit(self.out.popleft()) if self.out else Blocked.PROGRESSED
 
     def _emit(self, envelope: Envelope) -> Envelope:
@@ -154,9 +154,10 @@ class TransformStep:
                 hold.release()
         for value, marks in outs:
             lazy = isinstance(value, Ref) or (
-                not self.transform.reads and type(value) in (list, tuple)
+                not self.transform.reads
+                and type(value) in (list, tuple)
                 and any(isinstance(part, Ref) for part in value)
-            )  # fmt: skip
+            )
             self.out.append(Envelope(value, marks, hold, lazy))
 
     def _run_user_code(self, envelope: Envelope | None, work: Callable[[], Outs]) -> Outs:
@@ -191,7 +192,7 @@ class TransformStep:
         return len(inside) + len(self.out)
 
 
-def own_copy(fn: Any) -> Any:
+def own_copy(fn: Any, operator: str) -> Any:
     """This run's own copy of a stateful callable; plain functions and methods are used as they are.
 
     A closure of the driver is not copied: `for_each(results.append)` fills the user's own list.
@@ -200,4 +201,11 @@ def own_copy(fn: Any) -> Any:
         fn, types.FunctionType | types.MethodType | types.BuiltinFunctionType | type
     ):
         return fn
-    return copy.deepcopy(fn)
+    try:
+        return copy.deepcopy(fn)
+    except Exception as error:  # whatever a class may say when it refuses
+        raise BuildError(
+            f"every run works on its own copy of a stateful operator, but {operator!r} cannot be "
+            f"copied ({type(error).__name__}: {error}). Make what it holds in its first call, or "
+            "give its class a __deepcopy__."
+        ) from error

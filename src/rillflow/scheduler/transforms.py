@@ -78,11 +78,15 @@ class Transform:
 
 
 class ForEach(Transform):
+    """Apply a callable."""
+
     def feed(self, value: Any, marks: Marks) -> Outs:
         return [(self._call(value, marks), marks)]
 
 
 class Filter(Transform):
+    """Keep what a predicate likes."""
+
     def feed(self, value: Any, marks: Marks) -> Outs:
         if self._call(value, marks):
             return [(value, marks)]
@@ -91,6 +95,8 @@ class Filter(Transform):
 
 
 class Flatten(Transform):
+    """Elements of a list, one by one."""
+
     def feed(self, value: Any, marks: Marks) -> Outs:
         items = _as_list(value, "flatten takes items that are lists")
         if not items:
@@ -128,6 +134,8 @@ class Combine(Transform):
 
 
 class Batch(Transform):
+    """Lists of n."""
+
     def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
         super().__init__(node, fn, accounts)
         self.reads = False
@@ -195,6 +203,8 @@ class Shuffle(Transform):
 
 
 class Limit(Transform):
+    """The first n, then the end."""
+
     def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
         super().__init__(node, fn, accounts)
         self.reads = False
@@ -219,6 +229,8 @@ class Limit(Transform):
 
 
 class ZipWithSource(Transform):
+    """Pairs of source actor and item."""
+
     def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
         super().__init__(node, fn, accounts)
         self.reads = False

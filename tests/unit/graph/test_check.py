@@ -11,7 +11,7 @@ import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from rillflow.graph.shippable import is_shippable, why_unshippable
 from rillflow.ops.sources import from_actors, from_items, from_iterators, from_range
 
 LOCK = threading.Lock()
+T = TypeVar("T")
 
 
 class Worker:
@@ -85,7 +86,7 @@ def ape_x(workers: Actors) -> Flow[Any]:
 
 def multi_agent(workers: Actors) -> Flow[Any]:
     first, second = from_actors(workers, concat=sum).split()
-    ppo = first.batch(4).for_each(double)
+    ppo = first.for_each(double).batch(4)
     store = second.for_each(double)
     replayed = from_actors(Actors.of(Worker, 1, name="replay")).gather_async().for_each(double)
     return Union(ppo, Concurrently([store, replayed], output_indexes=[1]))
@@ -295,14 +296,16 @@ def test_weights_hold_for_a_branch_with_a_source_of_its_own() -> None:
 
 
 def test_a_queue_that_is_never_emptied_is_refused() -> None:
-    problem = the_problem(numbers().for_each(Enqueue(Queue(name="batches"))))
+    queue: Queue[int] = Queue(name="batches")
+    problem = the_problem(numbers().for_each(Enqueue(queue)))
     assert "nothing empties 'batches', which 'enqueue(batches)' fills" in problem
     assert "Dequeue(queue)" in problem
     assert "drop_oldest" in problem
 
 
 def test_a_queue_that_drops_need_not_be_emptied() -> None:
-    assert found(numbers().for_each(Enqueue(Queue(when_full="drop_newest")))) == []
+    queue: Queue[int] = Queue(when_full="drop_newest")
+    assert found(numbers().for_each(Enqueue(queue))) == []
 
 
 def test_a_queue_that_is_never_filled_is_refused() -> None:
@@ -336,6 +339,13 @@ def test_a_loop_that_nothing_enters_is_refused() -> None:
     problem = the_problem(Dequeue(queue).for_each(double).for_each(Enqueue(queue)))
     assert "'loop' is filled only from itself, by 'enqueue(loop)'" in problem
     assert "Enqueue something from a source" in problem
+
+
+def test_branches_inside_a_loop_do_not_open_it() -> None:
+    queue: Queue[int] = Queue(name="loop")
+    first, second = Dequeue(queue).split()
+    problem = the_problem(Union(first.for_each(double), second).for_each(Enqueue(queue)))
+    assert "'loop' is filled only from itself" in problem
 
 
 def test_a_loop_through_two_queues_is_refused_once() -> None:
@@ -593,6 +603,7 @@ def _values() -> Iterator[tuple[str, Any]]:
     yield "`lock` in `helper` is a lock", lambda: helper
     yield "`LOCK` is a lock", lambda: [LOCK for _ in range(2)]
     yield "`LOCK` is a lock", lambda: lambda: LOCK
+    yield "`LOCK` is a lock", lambda: (threading, T, LOCK)
     yield "`guard` is a lock", with_default
     yield "`guard` is a lock", with_keyword
     yield "`with_attribute.guard` is a lock", with_attribute
@@ -653,9 +664,13 @@ def test_an_object_is_blamed_itself_for_what_it_makes_up_on_the_way() -> None:
 
 def test_data_too_deep_to_pickle_is_blamed_as_a_whole() -> None:
     deep: list[Any] = []
+    chain = Holder(None)
     for _ in range(100_000):
         deep = [deep]
+    for _ in range(2_000):
+        chain = Holder(chain)
     assert str(why_unshippable(deep, "deep")).startswith("`deep` is a list (")
+    assert str(why_unshippable(chain, "chain")).startswith("`chain` is a Holder (")
 
 
 def test_large_arrays_are_looked_at_without_a_copy() -> None:
