@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,7 +103,10 @@ class ActorHost:
         self.counters: dict[str, int] = {}
         self.pipelines: dict[str, _Pipeline] = {}
         factory, args, kwargs = cloudpickle.loads(code)
-        if _takes_info(factory):
+        position = _position_of_info(factory)
+        if position is not None and position <= len(args):
+            args = (*args[:position], self.info, *args[position:])
+        elif position is not None:
             kwargs = {**kwargs, "info": self.info}
         self.actor = factory(*args, **kwargs)
         self._pop_metrics = getattr(self.actor, "pop_metrics", None)
@@ -257,8 +261,14 @@ def _guarded(operator: str, work: Callable[[], list[tuple[Any, Marks]]]) -> list
         raise OperatorFailed(operator, error) from error
 
 
-def _takes_info(factory: Callable[..., Any]) -> bool:
+def _position_of_info(factory: Callable[..., Any]) -> int | None:
+    """Where a factory takes its ActorInfo; None: it does not ask for it."""
     try:
-        return "info" in inspect.signature(factory).parameters
+        parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):  # some built-in classes have no signature
-        return False
+        return None
+    if "info" not in parameters:
+        return None
+    if parameters["info"].kind is inspect.Parameter.KEYWORD_ONLY:
+        return sys.maxsize
+    return list(parameters).index("info")

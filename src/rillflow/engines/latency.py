@@ -6,7 +6,24 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-Seconds = float | Callable[[random.Random], float]
+from rillflow.errors import BuildError
+
+
+class Cpu:
+    """Seconds of processor time: they need one of the simulated cores. A number is mere waiting.
+
+    >>> Cpu(0.005)
+    Cpu(0.005)
+    """
+
+    def __init__(self, seconds: float | Callable[[random.Random], float]) -> None:
+        self.seconds = seconds
+
+    def __repr__(self) -> str:
+        return f"Cpu({self.seconds!r})"
+
+
+Seconds = float | Callable[[random.Random], float] | Cpu
 Latency = Literal["measured"] | Seconds | Mapping[str, Seconds] | None
 
 
@@ -34,24 +51,32 @@ class LatencyModel:
         self.table: Mapping[str, Seconds] = {}
         if isinstance(latency, Mapping):
             self.table = latency
-        elif latency is not None and not isinstance(latency, str):
+        elif isinstance(latency, str):
+            if not self.measured:
+                raise BuildError(
+                    f"unknown latency {latency!r}; write 'measured', seconds, or a mapping of names."
+                )
+        elif latency is not None:
             self.table = {"*": latency}
         self.rng = rng
 
-    def of_request(self, actor: str, operators: Sequence[str]) -> float:
-        """Seconds a request takes in an actor."""
-        if not self.table:
-            return 0.0
-        if actor in self.table:
-            return self._draw(self.table[actor])
-        stated = [self._draw(self.table[name]) for name in operators if name in self.table]
+    def of_request(self, actor: str, operators: Sequence[str]) -> tuple[float, float]:
+        """What a request takes in an actor: processor time, and waiting."""
+        table = self.table
+        if not table:
+            return 0.0, 0.0
+        if actor in table:
+            return self._draw(table[actor])
+        stated = [self._draw(table[name]) for name in operators if name in table]
         if stated:
-            return sum(stated)
-        return self._draw(self.table["*"]) if "*" in self.table else 0.0
+            return sum(cpu for cpu, _ in stated), sum(wait for _, wait in stated)
+        return self._draw(table["*"]) if "*" in table else (0.0, 0.0)
 
     def of_driver(self, operator: str) -> float:
-        """Seconds an operator takes in the driver; the default is for actors only."""
-        return self._draw(self.table[operator]) if operator in self.table else 0.0
+        """What an operator takes in the driver, on a core; the default is for actors only."""
+        return sum(self._draw(self.table[operator])) if operator in self.table else 0.0
 
-    def _draw(self, seconds: Seconds) -> float:
-        return max(0.0, seconds(self.rng) if callable(seconds) else float(seconds))
+    def _draw(self, stated: Seconds) -> tuple[float, float]:
+        seconds = stated.seconds if isinstance(stated, Cpu) else stated
+        drawn = max(0.0, seconds(self.rng) if callable(seconds) else float(seconds))
+        return (drawn, 0.0) if isinstance(stated, Cpu) else (0.0, drawn)

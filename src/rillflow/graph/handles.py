@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from rillflow.errors import BuildError
@@ -159,7 +159,7 @@ class Queue(Handle, Generic[T]):
     capacity: int = 16
     name: str = "queue"
     when_full: WhenFull = "wait"
-    ends: list[Background] = field(default_factory=list, repr=False)
+    ends: tuple[Background, ...] = field(default=(), repr=False)
     """background operators that read or fill this queue"""
     uid: str = field(default_factory=_uid)
 
@@ -201,13 +201,15 @@ class Background(Handle):
         self.fn = fn
         self.name = name or label_of(fn)
         self.uid = _uid()
-        self.inqueue: Queue[Any] = inqueue or Queue(name=f"{self.name}.in")
-        self.outqueue: Queue[Any] = outqueue or Queue(name=f"{self.name}.out")
-        for queue in (self.inqueue, self.outqueue):
-            queue.ends.append(self)
+        self.inqueue = self._attach(inqueue or Queue(name=f"{self.name}.in"))
+        self.outqueue = self._attach(outqueue or Queue(name=f"{self.name}.out"))
         self.actors = Actors.of(
             CallableActor, 1, fn, name=self.name, placement=placement, on_failure=on_failure
         )
+
+    def _attach(self, queue: Queue[Any]) -> Queue[Any]:
+        """The same queue (by its uid), knowing that this operator is at one of its ends."""
+        return replace(queue, ends=(*queue.ends, self))
 
     def __repr__(self) -> str:
         return f"<background {self.name!r} on a {self.actors.placement}>"

@@ -453,8 +453,6 @@ def _rounded(points: Sequence[Point]) -> str:
         sides = [(end[0] - corner[0], end[1] - corner[1]) for end in (before, after)]
         lengths = [abs(dx) + abs(dy) for dx, dy in sides]
         radius = min(_RADIUS, *(length / 2 for length in lengths))
-        if radius == 0:
-            continue
         one, other = (
             (corner[0] + dx / length * radius, corner[1] + dy / length * radius)
             for (dx, dy), length in zip(sides, lengths, strict=True)

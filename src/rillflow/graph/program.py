@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from rillflow.graph.handles import ActorHandle, Actors, Background, Handle, Queue
+from rillflow.graph.captured import captured_groups
+from rillflow.graph.handles import ActorHandle, Actors, Background, Queue
 from rillflow.graph.node import Node
 
 
@@ -45,9 +46,11 @@ class Program:
             group = node.options.get("actors")
             if group is not None:
                 found.setdefault(group.uid, group)
-            for handle in _captured_groups(node):
-                found.setdefault(handle.uid, handle)
+            for captured in captured_groups(node.options.get("fn")):
+                found.setdefault(captured.uid, captured)
         for background in self.backgrounds:
+            for captured in captured_groups(background.fn):
+                found.setdefault(captured.uid, captured)
             found.setdefault(background.actors.uid, background.actors)
         return tuple(found.values())
 
@@ -78,12 +81,11 @@ class Program:
         found = [node["queue"] for node in self.nodes if "queue" in node.options]
         while found:
             queue = found.pop(0)
-            if queue.uid in queues:
-                continue
-            queues[queue.uid] = queue
+            queues.setdefault(queue.uid, queue)
             for background in queue.ends:
-                backgrounds.setdefault(background.uid, background)
-                found += [background.inqueue, background.outqueue]
+                if background.uid not in backgrounds:
+                    backgrounds[background.uid] = background
+                    found += [background.inqueue, background.outqueue]
         return tuple(queues.values()), tuple(backgrounds.values())
 
     @cached_property
@@ -137,22 +139,3 @@ def _fresh(label: str, taken: set[str | None] | set[str]) -> str:
     while f"{label}#{number}" in taken:
         number += 1
     return f"{label}#{number}"
-
-
-def _captured_groups(node: Node) -> Iterator[Actors]:
-    """Groups of actors that an operator holds, e.g. the replay actors it stores to."""
-    fn = node.options.get("fn")
-    if fn is None:
-        return
-    held = list(getattr(fn, "__dict__", {}).values())
-    closure = getattr(fn, "__closure__", None) or ()
-    for cell in closure:
-        try:
-            held.append(cell.cell_contents)
-        except ValueError:  # a name that is not bound yet
-            continue
-    for value in held:
-        if isinstance(value, Handle):
-            group = value.group if isinstance(value, ActorHandle) else value
-            if isinstance(group, Actors):
-                yield group

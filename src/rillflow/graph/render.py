@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rillflow.graph.captured import captured_groups
 from rillflow.graph.handles import Actors, Background, Queue
 from rillflow.graph.node import Node, label_of
-from rillflow.graph.program import Program, _captured_groups
+from rillflow.graph.program import Program
 
 Json = dict[str, Any]
 _WHEN_FULL = {
@@ -187,7 +188,8 @@ class _Schema:
         """Edges to the actors an operator may send messages to; only the driver can send."""
         if node.parallel or node.kind == "port":
             return
-        for group in {group.uid: group for group in _captured_groups(node)}.values():
+        captured = captured_groups(node.options.get("fn"))
+        for group in {group.uid: group for group in captured}.values():
             if group.uid not in self.sources:
                 name = self.program.group_names[group.uid]
                 box = self._box(

@@ -263,14 +263,17 @@ class Fleet:
             reaction = "raise"
         if request is not None:
             self._drop(request, "retried" if reaction == "retry" else "error")
+        lost = [] if request is None else [request]
         if reaction == "raise":
             self.errors.append(error)
         elif reaction == "restart":
-            self._restart(actor, error, "error")
+            lost += self._take_down(actor)
+            self._restart(actor, error)
         elif reaction == "shrink":
+            lost += self._take_down(actor)
             self._shrink(actor, error)
-        if request is not None:
-            request.target.abandoned(request)
+        for one in lost:
+            one.target.abandoned(one)
         self._leave_if_idle(actor)
 
     def _overdue(self, request: Request) -> None:
@@ -289,23 +292,28 @@ class Fleet:
                 f"actor {actor.name!r} (incarnation {actor.incarnation}) was lost: {reason}. "
                 "Policies on_failure='restart' and 'shrink' let a run go on."
             )
-        abandoned = list(actor.requests.values())
-        for request in abandoned:
-            self._pop(request.id)
-            self._drop(request, "worker_lost")
-        self._settle_held(actor, "worker_lost")
+        lost = self._take_down(actor)
         if actor.status == "leaving":
             self._retire(actor)
         elif actor.policy.on_lost == "restart":
-            self._restart(actor, error, "lost")
+            self._restart(actor, error)
         elif actor.policy.on_lost == "shrink":
             self._shrink(actor, error)
         else:
             self._retire(actor)
             self.errors.append(error)
             self._announce_gone(actor)
-        for request in abandoned:
+        for request in lost:
             request.target.abandoned(request)
+
+    def _take_down(self, actor: Actor) -> list[Request]:
+        """Everything an actor still had is lost with it, and counted so."""
+        lost = list(actor.requests.values())
+        for request in lost:
+            self._pop(request.id)
+            self._drop(request, "worker_lost")
+        self._settle_held(actor, "worker_lost")
+        return lost
 
     def _drop(self, request: Request, reason: str) -> None:
         for ticket in request.tickets:
@@ -321,7 +329,7 @@ class Fleet:
 
     # -- supervision ---------------------------------------------------------------------------
 
-    def _restart(self, actor: Actor, error: Exception, why: str) -> None:
+    def _restart(self, actor: Actor, error: Exception) -> None:
         now = self.engine.now()
         while actor.restarts and actor.restarts[0] < now - actor.policy.window:
             actor.restarts.popleft()
@@ -337,12 +345,6 @@ class Fleet:
         pause = 0.0 if not actor.restarts else actor.policy.backoff * 2 ** (len(actor.restarts) - 1)
         actor.restarts.append(now)
         actor.counters["restarts"] += 1
-        if actor.requests:  # user code failed; the other requests go down with the process
-            for request in list(actor.requests.values()):
-                self._pop(request.id)
-                self._drop(request, "worker_lost")
-                self.at(now, lambda r=request: r.target.abandoned(r))  # type: ignore[misc]
-        self._settle_held(actor, "worker_lost")
         self.engine.kill(actor.name)
         actor.status = "waiting"
         self.at(now + pause, lambda: self._revive(actor))
@@ -357,10 +359,6 @@ class Fleet:
 
     def _shrink(self, actor: Actor, error: Exception) -> None:
         self.counters["shrunk"] += 1
-        for request in list(actor.requests.values()):
-            self._pop(request.id)
-            self._drop(request, "worker_lost")
-        self._settle_held(actor, "worker_lost")
         self._retire(actor)
         self._announce_gone(actor)
         group = actor.handle.group.uid

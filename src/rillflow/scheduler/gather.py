@@ -72,7 +72,7 @@ class Shard:
             self.gather.fleet.request(self.actor, self, self.pipeline, self._ticket)
         elif (envelope := route.take(self)) is not None:
             self._asked()
-            payload = envelope.value if envelope.lazy else route.put(envelope.value)
+            payload = route.payload(envelope)
             self.gather.fleet.request(
                 self.actor, self, self.pipeline, None, payload, envelope.tickets
             )
@@ -133,7 +133,7 @@ class Shard:
                 if not header.items:
                     ticket.finish("filtered")
                 else:
-                    ticket.pieces += len(header.items) - 1
+                    ticket.add_pieces(len(header.items) - 1)
         if len(tickets) == 1:
             return [Envelope(payload, tickets[0], None, True)]
         assert payload is not None or not tickets
@@ -164,7 +164,7 @@ class Shard:
             for seq in seqs:
                 uses[seq] = uses.get(seq, 0) + 1
         for seq, count in uses.items():
-            held[seq].pieces += count - 1
+            held[seq].add_pieces(count - 1)
         groups = [tuple(held[seq] for seq in seqs) for seqs in header.items]
         for seq in uses:
             del held[seq]

@@ -127,9 +127,13 @@ class Account:
 
 
 class Ticket:
-    """One request's place in the ledger; each piece of its result holds it until settled."""
+    """One request's place in the ledger; each piece of its result holds it until settled.
 
-    __slots__ = ("account", "outcome", "pieces", "sent", "source")
+    Behind a split every branch has a ticket of its own (a fork) in the branch's account. The forks
+    expect all pieces that are still on their way to the split.
+    """
+
+    __slots__ = ("account", "forks", "outcome", "pieces", "sent", "source")
 
     def __init__(self, source: Source, account: Account, sent: int = 0) -> None:
         self.source = source
@@ -138,38 +142,51 @@ class Ticket:
         """versioned messages sent to the actor when the request was issued"""
         self.pieces = 1
         self.outcome: str | None = None
+        self.forks: dict[str, Ticket] | None = None
 
     def mark(self, outcome: str) -> None:
         """Remember the best thing that happened to any piece."""
         if self.outcome is None or _RANK.get(outcome, -1) > _RANK.get(self.outcome, -1):
             self.outcome = outcome
+        if self.forks is not None:
+            for fork in self.forks.values():
+                fork.mark(outcome)
+
+    def add_pieces(self, extra: int) -> None:
+        """Its result was divided further."""
+        self.pieces += extra
+        if self.forks is not None:
+            for fork in self.forks.values():
+                fork.add_pieces(extra)
 
     def finish(self, outcome: str) -> None:
         """One piece has ended; with the last the request is settled."""
-        self.mark(outcome)
         self.pieces -= 1
+        if self.forks is not None:
+            for fork in self.forks.values():
+                fork.finish(outcome)
+            return
+        if self.outcome is None or outcome in _RANK:
+            self.mark(outcome)
         if self.pieces == 0:
             assert self.outcome is not None
             self.account.settle(self.outcome)
 
     def fork(self, branch: str) -> Ticket:
         """The same request as seen by one branch behind a split."""
-        account = self.account.child(branch)
-        account.held += 1
-        ticket = Ticket(self.source, account, self.sent)
-        ticket.outcome = self.outcome
-        return ticket
+        if self.forks is None:
+            self.forks = {}
+            self.account.held -= 1  # from now on the branches account for it
+        if branch not in self.forks:
+            account = self.account.child(branch)
+            account.held += 1
+            ticket = self.forks[branch] = Ticket(self.source, account, self.sent)
+            ticket.outcome, ticket.pieces = self.outcome, self.pieces
+        return self.forks[branch]
 
     def passed_on(self) -> None:
-        """Every branch has its own ticket now."""
+        """One piece has gone through the split."""
         self.pieces -= 1
-        if self.pieces == 0:
-            self.account.held -= 1
-
-
-def unite(groups: list[tuple[Ticket, ...]]) -> tuple[Ticket, ...]:
-    """The tickets of several envelopes as one provenance, in order."""
-    return tuple(ticket for group in groups for ticket in group)
 
 
 class Ledger:

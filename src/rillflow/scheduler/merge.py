@@ -43,13 +43,17 @@ class SplitStep:
         self.stats.items += 1
         if pulled.hold is not None:
             pulled.hold.retain(len(self.buffers) - len(self.left) - 1)
-        for index, buffer in enumerate(self.buffers):
-            if index in self.left:
-                continue
-            tickets = tuple(ticket.fork(f"{self.name}[{index}]") for ticket in pulled.tickets)
-            buffer.append(Envelope(pulled.value, tickets, pulled.hold, pulled.lazy))
+        forks = [
+            tuple(ticket.fork(f"{self.name}[{index}]") for ticket in pulled.tickets)
+            for index in range(len(self.buffers))
+        ]
         for ticket in pulled.tickets:
             ticket.passed_on()
+        for index, (buffer, tickets) in enumerate(zip(self.buffers, forks, strict=True)):
+            if index in self.left:
+                Envelope(None, tickets).finish("reader ended")
+            else:
+                buffer.append(Envelope(pulled.value, tickets, pulled.hold, pulled.lazy))
         return own.popleft()
 
     def detach_port(self, port: int) -> bool:
@@ -99,6 +103,7 @@ class UnionStep:
         """The next item of some child, or why there is none."""
         if self.outputs <= self.ended:
             return Blocked.ENDED
+        alive = len(self.children) - len(self.ended)
         waiting = False
         reasons: set[Blocked] = set()
         for child in self._order():
@@ -117,6 +122,8 @@ class UnionStep:
                 waiting = True
                 if not self.as_ready:
                     break  # its turn has come; a slow child is waited for
+        if len(self.children) - len(self.ended) < alive:
+            return Blocked.PROGRESSED  # the end of one may be what another was waiting for
         if waiting:
             return Blocked.WAITING
         for reason in _PASSED_OVER:

@@ -87,7 +87,7 @@ class EnqueueStep:
             return Blocked.PARKED
         self.stats.items += 1
         for ticket in pulled.tickets:
-            ticket.pieces += 1
+            ticket.add_pieces(1)
         state.put(Envelope(pulled.value, pulled.tickets, None, pulled.lazy))
         return pulled
 
@@ -158,9 +158,8 @@ class BackgroundState:
 
     def _send(self, envelope: Envelope) -> None:
         fleet = self.scheduler.fleet
-        payload = (
-            envelope.value if isinstance(envelope.value, Ref) else fleet.engine.put(envelope.value)
-        )
+        whole = isinstance(envelope.value, Ref)
+        payload = envelope.value if whole else fleet.engine.put(envelope.read())
         fleet.request(self.actor, self, self.PIPELINE, None, payload, envelope.tickets)
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:

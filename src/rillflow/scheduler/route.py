@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rillflow.graph.node import Node
 from rillflow.scheduler.envelope import Blocked, Envelope
@@ -43,9 +43,10 @@ class Route:
             return None
         return buffer.popleft()
 
-    def put(self, value: Any) -> Ref:
-        """A reference to a value that was read on the way."""
-        return self.scheduler.fleet.engine.put(value)
+    def payload(self, envelope: Envelope) -> Ref:
+        """The item as it came, unread."""
+        assert isinstance(envelope.value, Ref), "a route reads straight from a gather"
+        return envelope.value
 
     def pump(self) -> None:
         """Take what the source has and feed the partitions that wait."""

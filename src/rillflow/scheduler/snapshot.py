@@ -36,16 +36,16 @@ class _Tickets:
     def number(self, ticket: Ticket) -> int:
         if id(ticket) not in self.numbers:
             self.numbers[id(ticket)] = len(self.rows)
-            s = ticket.source
-            self.rows.append(
-                {
-                    "source": [s.actor, s.incarnation, s.seq, s.version],
-                    "account": [ticket.account.source, *ticket.account.path],
-                    "outcome": ticket.outcome,
-                    "pieces": ticket.pieces,
-                    "sent": ticket.sent,
-                }
-            )
+            row: dict[str, Any] = {
+                "source": list(ticket.source),
+                "account": [ticket.account.source, *ticket.account.path],
+                "outcome": ticket.outcome,
+                "pieces": ticket.pieces,
+                "sent": ticket.sent,
+            }
+            self.rows.append(row)
+            forks = ticket.forks
+            row["forks"] = forks and {name: self.number(fork) for name, fork in forks.items()}
         return self.numbers[id(ticket)]
 
     def encode(self, value: Any) -> Any:
@@ -111,6 +111,8 @@ def restore(run: Run[Any], scheduler: Scheduler, state: dict[str, Any]) -> None:
     for name, account in state["ledger"].items():
         scheduler.ledger.account(name).restore(account)
     tickets = [_ticket(scheduler, row) for row in state["tickets"]]
+    for ticket, row in zip(tickets, state["tickets"], strict=True):
+        ticket.forks = row["forks"] and {name: tickets[i] for name, i in row["forks"].items()}
     steps = {scheduler.program.names[node]: step for node, step in scheduler.steps.items()}
     _same_names("operators", set(steps), set(state["operators"]))
     for name, saved in state["operators"].items():

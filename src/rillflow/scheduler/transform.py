@@ -103,7 +103,7 @@ class TransformStep:
         """These tickets are now held by `extra` further items."""
         if extra:
             for ticket in marks:
-                ticket.pieces += extra
+                ticket.add_pieces(extra)
 
     def context(self, marks: Marks) -> DriverContext:
         """The context, aimed at the item with these tickets."""
@@ -140,7 +140,9 @@ class TransformStep:
 
     def _feed(self, envelope: Envelope) -> None:
         def work() -> Outs:
-            value = envelope.read() if self.transform.reads else envelope.value
+            value = envelope.value
+            if self.transform.reads or not isinstance(value, Ref):
+                value = envelope.read()
             return self.transform.feed(value, envelope.tickets)
 
         self._queue(self._run_user_code(envelope, work), envelope)
