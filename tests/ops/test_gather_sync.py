@@ -29,6 +29,11 @@ def test_partial_rounds():
     assert everything(flow) == [[0, 0, 0], [1, 1], [2]]
 
 
+def test_batch_of_rounds(engine):
+    """Several rounds in one list are read like one: nobody sees a reference."""
+    assert everything(rf.from_range(4).gather_sync().batch(2), engine) == [[[0, 2], [1, 3]]]
+
+
 def test_take_counts_items_not_rounds():
     """`take` on a parallel flow flattens its rounds."""
     assert rf.from_range(6, 3).take(4, engine="sim") == [0, 2, 4, 1]

@@ -15,8 +15,8 @@ from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
 from rillflow.scheduler import membership, report, snapshot
+from rillflow.scheduler.actor import Actor, Request
 from rillflow.scheduler.envelope import Blocked, Envelope
-from rillflow.scheduler.fleet import Actor, Request
 from rillflow.scheduler.ledger import Ledger
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.stats import RunStats
@@ -59,6 +59,7 @@ class Run(Generic[T]):
         self._output: Envelope | None = None
         self._begin = 0.0
         self._waited = 0.0
+        self._answered = False
         self._pulls = 0
         self._restore: dict[str, Any] | None = None
         self._finalizer = weakref.finalize(self, self.engine.close)
@@ -95,7 +96,7 @@ class Run(Generic[T]):
             if pulled is Blocked.ENDED:
                 self._raise_errors()
                 self._ended = True
-                self._begin, self._final = self._begin, self.stats()
+                self._final = self.stats()
                 self.engine.close()
                 raise StopIteration
             self._wait(pulled)
@@ -125,7 +126,11 @@ class Run(Generic[T]):
         self._waited += self.engine.now() - before
 
     def _take_events(self, timeout: float | None) -> None:
-        for event in self.engine.wait(timeout):
+        events = self.engine.wait(timeout)
+        if events and not self._answered:
+            self._answered = True  # rates are those of a running flow, without its start-up
+            self._begin, self._waited = self.engine.now(), 0.0
+        for event in events:
             self._scheduler.handle(event)
         self._scheduler.settle()
 

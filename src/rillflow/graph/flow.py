@@ -54,7 +54,7 @@ class _Stream(Generic[T]):
 
     def to_json(self) -> dict[str, Any]:
         """The flow as plain data: the one schema every picture is made from."""
-        from rillflow.graph.render import to_json
+        from rillflow.graph.schema import to_json
 
         return to_json(self.node)
 

@@ -14,7 +14,8 @@ from unicodedata import east_asian_width
 
 from rillflow.graph.layout import SPREAD, Box, Layout, Route, arrange
 from rillflow.graph.node import Node
-from rillflow.graph.render import PAINT, TIMES, Json, _title, _where, facts, paint_of, to_json
+from rillflow.graph.render import PAINT, TIMES, facts, paint_of, title_of, where_of
+from rillflow.graph.schema import Json, to_json
 
 _TITLE, _SMALL = 13.0, 11.0
 _WIDEST, _TALLEST, _PAD, _STACK, _BAR = 184.0, 160.0, 11.0, 8.0, 9.0
@@ -172,7 +173,7 @@ def _box(box: Json, text: Caption, at: Box) -> str:
 
 
 def _tooltip(box: Json) -> str:
-    return "\n".join([_title(box), _where(box), *facts(box)])
+    return "\n".join([title_of(box), where_of(box), *facts(box)])
 
 
 def _edge(edge: Json, route: Route) -> str:

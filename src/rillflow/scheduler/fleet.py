@@ -1,88 +1,22 @@
 """Actors as the scheduler sees them: incarnations, requests on their way, messages, supervision.
 
-States of an actor: `live` (started, perhaps still constructing), `waiting` (lost, to be restarted
-after a pause), `leaving` (removed by the user, finishing its requests), `gone`.
+The one place that talks to the engine about actors, and that decides what a failure means.
 """
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
 
 from rillflow.engines.base import ActorSpec, Completed, Engine, Failed, Lost
 from rillflow.errors import ActorStartError, OperatorError, UserFailure, WorkerLost
 from rillflow.graph.handles import ActorHandle, Actors
+from rillflow.scheduler.actor import Actor, Request, Target
 from rillflow.scheduler.ledger import Ticket
-from rillflow.types import FailurePolicy, Header, Ref
-
-
-class Target(Protocol):
-    """Whoever made a request: a shard of a gather, a background operator, a call."""
-
-    operator: str
-
-    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
-        """The answer."""
-        ...
-
-    def abandoned(self, request: Request) -> None:
-        """There will be no answer; the tickets are settled already."""
-        ...
-
-    def actor_back(self) -> None:
-        """A new incarnation of the actor is ready for requests."""
-        ...
-
-    def actor_gone(self) -> None:
-        """The actor will not come back."""
-        ...
-
-
-@dataclass(slots=True)
-class Request:
-    """One request on its way."""
-
-    id: int
-    actor: Actor
-    target: Target
-    seq: int
-    tickets: tuple[Ticket, ...]
-    issued: float
-    own: bool
-    """its ticket was made for it (False: it carries the tickets of an item on its way)"""
-    label: str = ""
-
-
-@dataclass
-class Actor:
-    """One actor of the run."""
-
-    name: str
-    handle: ActorHandle
-    policy: FailurePolicy
-    code: bytes
-    incarnation: int = 0
-    status: Literal["live", "waiting", "leaving", "gone"] = "live"
-    seq: int = 0
-    versions_sent: int = 0
-    last_version: dict[str, int] = field(default_factory=dict)
-    sticky: dict[str, tuple[str, Ref, bool, int | None]] = field(default_factory=dict)
-    requests: dict[int, Request] = field(default_factory=dict)
-    held: dict[int, Ticket] = field(default_factory=dict)
-    """tickets of items kept inside the actor by an operator there"""
-    pipelines: dict[str, bytes] = field(default_factory=dict)
-    targets: list[Target] = field(default_factory=list)
-    parked: list[Callable[[], None]] = field(default_factory=list)
-    """asked again after the next message: shards that answered `not ready`"""
-    restarts: deque[float] = field(default_factory=deque)
-    failures_in_a_row: int = 0
-    busy: float = 0.0
-    counters: Counter[str] = field(default_factory=Counter)
+from rillflow.seeding import derive_seed
+from rillflow.types import FailurePolicy, Ref
 
 
 class Fleet:
@@ -397,9 +331,3 @@ class Fleet:
     def handle_of(self, name: str) -> ActorHandle:
         """The handle of an actor, by its name in the run."""
         return self.actors[name].handle
-
-
-def derive_seed(seed: int, *path: object) -> int:
-    """A seed for one part of a run, the same wherever and whenever it runs."""
-    text = "/".join(map(str, (seed, *path)))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rillflow.graph.node import Node
 from rillflow.graph.program import Shard as ShardPlan
+from rillflow.scheduler.actor import Actor, Request
 from rillflow.scheduler.envelope import Blocked, Envelope, Hold, Pulled
-from rillflow.scheduler.fleet import Actor, Request
 from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.stats import NodeStats
 from rillflow.types import Header, Ref, Source

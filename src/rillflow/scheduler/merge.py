@@ -103,8 +103,6 @@ class UnionStep:
         """The next item of some child, or why there is none."""
         if self.outputs <= self.ended:
             return Blocked.ENDED
-        alive = len(self.children) - len(self.ended)
-        waiting = False
         reasons: set[Blocked] = set()
         for child in self._order():
             pulled = self.children[child]()
@@ -118,18 +116,17 @@ class UnionStep:
                     return Blocked.ENDED
             elif pulled is Blocked.WARMING:
                 self.warming.add(child)
-            elif pulled is Blocked.WAITING:
-                waiting = True
-                if not self.as_ready:
-                    break  # its turn has come; a slow child is waited for
-        if len(self.children) - len(self.ended) < alive:
+            elif pulled is Blocked.WAITING and not self.as_ready:
+                break  # its turn has come; a slow child is waited for
+        return self._why_nothing(reasons)
+
+    def _why_nothing(self, reasons: set[Blocked]) -> Blocked:
+        """One answer for all children."""
+        if Blocked.ENDED in reasons:
             return Blocked.PROGRESSED  # the end of one may be what another was waiting for
-        if waiting:
+        if Blocked.WAITING in reasons:
             return Blocked.WAITING
-        for reason in _PASSED_OVER:
-            if reason in reasons:
-                return reason
-        return Blocked.ENDED
+        return next((reason for reason in _PASSED_OVER if reason in reasons), Blocked.ENDED)
 
     def _order(self) -> list[int]:
         alive = [i for i in range(len(self.children)) if i not in self.ended]

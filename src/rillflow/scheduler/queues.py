@@ -6,8 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from rillflow.graph.handles import Background, Queue
+from rillflow.scheduler.actor import Actor, Request
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
-from rillflow.scheduler.fleet import Actor, Request
 from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.transform import Puller
 from rillflow.types import Header, Ref

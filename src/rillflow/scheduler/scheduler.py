@@ -22,8 +22,9 @@ from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
 from rillflow.graph.program import Shard as ShardPlan
+from rillflow.scheduler.actor import Actor
 from rillflow.scheduler.envelope import Blocked, Pulled
-from rillflow.scheduler.fleet import Actor, Fleet, derive_seed
+from rillflow.scheduler.fleet import Fleet
 from rillflow.scheduler.gather import AsyncGather, Gather, SyncGather
 from rillflow.scheduler.ledger import Ledger, Ticket
 from rillflow.scheduler.merge import SplitStep, UnionStep
@@ -31,6 +32,7 @@ from rillflow.scheduler.queues import BackgroundState, DequeueStep, EnqueueStep,
 from rillflow.scheduler.route import Route
 from rillflow.scheduler.stats import NodeStats
 from rillflow.scheduler.transform import TransformStep
+from rillflow.seeding import derive_seed
 from rillflow.types import FailurePolicy, Ref
 
 Step = TransformStep | SplitStep | UnionStep | EnqueueStep | DequeueStep | Gather

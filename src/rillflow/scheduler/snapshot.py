@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rillflow.errors import RunError
+from rillflow.scheduler.actor import Actor
 from rillflow.scheduler.envelope import Envelope
-from rillflow.scheduler.fleet import Actor, derive_seed
 from rillflow.scheduler.gather import AsyncGather, Gather, SyncGather
 from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.merge import SplitStep, UnionStep
 from rillflow.scheduler.queues import EnqueueStep
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.transform import TransformStep
+from rillflow.seeding import derive_seed
 from rillflow.types import Ref, Source, read
 
 if TYPE_CHECKING:

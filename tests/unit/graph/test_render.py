@@ -10,7 +10,8 @@ from rillflow.graph.flow import Flow
 from rillflow.graph.handles import Actors, Background, Queue
 from rillflow.graph.merge import Concurrently, Union
 from rillflow.graph.queues import Dequeue, Enqueue
-from rillflow.graph.render import to_json, to_mermaid, to_text
+from rillflow.graph.render import to_mermaid, to_text
+from rillflow.graph.schema import to_json
 from rillflow.ops.sources import from_actors, from_range
 
 

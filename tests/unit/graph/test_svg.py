@@ -13,7 +13,8 @@ import pytest
 
 from rillflow.graph.flow import Flow
 from rillflow.graph.handles import Actors, Background, Queue
-from rillflow.graph.layout import Box, Edge, Layout, arrange, place
+from rillflow.graph.grid import Edge, place
+from rillflow.graph.layout import Box, Layout, arrange
 from rillflow.graph.merge import Concurrently, Union
 from rillflow.graph.queues import Dequeue, Enqueue
 from rillflow.graph.svg import caption, picture, text_width, to_svg

@@ -1,0 +1,46 @@
+"""The public face: small, explicit, light, and with examples that run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import rillflow as rf
+
+PUBLIC = """
+    ActorHandle ActorInfo ActorStartError Actors Background BuildError CheckError Concurrently Context
+    DeadlockError Dequeue EndOfStream Engine EngineError Enqueue FailurePolicy Flow Local NotReady
+    Operator OperatorError ParallelFlow Queue RayEngine Ref RillflowError Run RunError Sim TypeMismatch
+    Union WorkerLost from_actors from_items from_iterators from_range simulate
+""".split()
+
+
+def test_the_public_names_are_these_and_no_others() -> None:
+    """A name is public because somebody decided so."""
+    modules = {name for _, name, _ in pkgutil.iter_modules(rf.__path__)}
+    names = {n for n in dir(rf) if not n.startswith("_") and n not in modules} | {"simulate"}
+    assert sorted(names) == sorted(PUBLIC)
+
+
+def test_importing_rillflow_imports_nothing_heavy() -> None:
+    """Neither Ray nor torch nor numpy is loaded before it is needed."""
+    code = "import rillflow, sys; print(*{'ray', 'torch', 'numpy', 'rich'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def modules() -> list[str]:
+    return [m.name for m in pkgutil.walk_packages(rf.__path__, "rillflow.")
+            if m.name not in ("rillflow.engines.worker", "rillflow.engines.ray")]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings_run(name: str) -> None:
+    """What a docstring shows is what happens."""
+    failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert failed == 0

@@ -1,0 +1,60 @@
+"""Static typing carries through a chain: what is mis-wired fails in mypy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+GOOD = """
+import rillflow as rf
+def half(x: int) -> float: ...
+def shout(x: float) -> str: ...
+def keep(x: float) -> bool: ...
+halves: rf.ParallelFlow[float] = rf.from_range(4).for_each(half)
+flow: rf.Flow[str] = halves.gather_async(num_async=2).filter(keep).for_each(shout)
+rounds: rf.Flow[list[float]] = halves.gather_sync()
+pairs: rf.Flow[list[str]] = flow.batch(2)
+one, two = pairs.flatten().split()
+with flow.run("sim", seed=1) as run:
+    for item in run:
+        item.upper()
+words: list[str] = flow.take(3, engine="sim")
+class Count(rf.Operator[str, int]):
+    def __call__(self, item: str, ctx: rf.Context) -> int: ...
+numbers: rf.Flow[int] = flow.for_each(Count())
+queued: rf.Flow[str] = flow.for_each(rf.Enqueue(rf.Queue(capacity=2)))
+"""
+
+BAD = {
+    "a map of the wrong type": "rf.from_range(4).for_each(half).gather_async().for_each(length)",
+    "a filter of the wrong type": "rf.from_range(4).filter(length_is_odd)",
+    "flatten of what is no list": "rf.from_range(4).gather_async().flatten().for_each(half)",
+    "a result taken for something else": "x: list[str] = rf.from_range(4).take(2)",
+    "an unknown engine": "rf.from_range(4).gather_async().run('lokal')",
+}
+
+HEAD = """
+import rillflow as rf
+def half(x: int) -> float: ...
+def length(x: str) -> int: ...
+def length_is_odd(x: str) -> bool: ...
+"""
+
+
+def mypy(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    (folder / "sample.py").write_text(code)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent",
+               f"--cache-dir={folder}/cache", "sample.py"]  # fmt: skip
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_well_wired_flow_passes_and_mis_wired_ones_fail(tmp_path: Path) -> None:
+    """The types of a chain are inferred, and each mistake is found on its own line."""
+    good = mypy(tmp_path, GOOD)
+    assert good.returncode == 0, good.stdout
+    bad = mypy(tmp_path, HEAD + "\n".join(BAD.values()) + "\n")
+    found = {int(line.split(":")[1]) for line in bad.stdout.splitlines() if ": error:" in line}
+    expected = {HEAD.count("\n") + 1 + i: name for i, name in enumerate(BAD)}
+    missed = [name for line, name in expected.items() if line not in found]
+    assert not missed, f"mypy let these through: {missed}\n{bad.stdout}"
