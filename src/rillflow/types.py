@@ -94,6 +94,8 @@ class Header(NamedTuple):
     """for each item in the payload, the sequence numbers it was made from"""
     dropped: tuple[tuple[int, str], ...] = ()
     """sequence numbers that an operator inside the actor rejected, and which one"""
+    kept: tuple[int, ...] = ()
+    """sequence numbers in `items` or `dropped` of which a part stays inside the actor"""
     ended: bool = False
     not_ready: bool = False
     version: int = 0

@@ -45,7 +45,7 @@ class Answer(rf.Operator[Any, Any]):
 
 
 class EverySecond(rf.Operator[Any, Any]):
-    """A flat-map that gives nothing, then two."""
+    """A flat-map that gives nothing, then two items as one."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
@@ -55,7 +55,7 @@ class EverySecond(rf.Operator[Any, Any]):
         if len(self.kept) < 2:
             return []
         out, self.kept = self.kept, []
-        return out
+        return [out]
 
 
 @dataclass(frozen=True)

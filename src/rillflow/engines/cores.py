@@ -16,6 +16,8 @@ class Cores:
         self.served = 0.0
         """work given to each running job since the beginning: a clock that slows when crowded"""
         self.updated = 0.0
+        self.work = 0.0
+        """seconds of work that were asked for, over all jobs"""
         self.jobs: list[tuple[float, int, Callable[[float], None]]] = []
         self._ids = itertools.count()
 
@@ -31,8 +33,9 @@ class Cores:
         self.updated = now
 
     def add(self, now: float, work: float, done: Callable[[float], None]) -> None:
-        """A job that needs `work` seconds of one core; `done(time)` is called when it has had them."""
+        """A job that needs `work` seconds of one core; after them `done(time)` is called."""
         self._advance(now)
+        self.work += work
         heapq.heappush(self.jobs, (self.served + work, next(self._ids), done))
 
     def next_finish(self) -> float | None:
@@ -50,7 +53,7 @@ class Cores:
 
 
 class Timeline:
-    """The agenda of a simulation and its clock; what is due at one instant is ordered by the seed."""
+    """The agenda of a simulation and its clock; what is due together is ordered by the seed."""
 
     def __init__(self, cores: Cores) -> None:
         self.clock = 0.0

@@ -13,8 +13,14 @@ import cloudpickle
 
 from rillflow.errors import BuildError, EndOfStream, NotReady
 from rillflow.graph.annotations import wants_context
-from rillflow.graph.node import Node
-from rillflow.scheduler.transforms import Marks, Transform, make_transform
+from rillflow.scheduler.transforms import (
+    Batch,
+    Combine,
+    Marks,
+    Shuffle,
+    Transform,
+    make_transform,
+)
 from rillflow.types import ActorInfo, Header, Provenance, Ref, Source
 
 
@@ -88,6 +94,8 @@ class _Pipeline:
     steps: list[tuple[str, Transform]]
     takes_ref: bool
     context: HostContext | None
+    holds: bool
+    """whether a transform may keep items for later"""
 
 
 class ActorHost:
@@ -115,17 +123,14 @@ class ActorHost:
         """Learn a pipeline; its callables are this shard's own copies."""
         method_name, nodes = cloudpickle.loads(code)
         method = getattr(self.actor, method_name)
-        steps = [(name, self._transform(name, node)) for name, node in nodes]
+        steps = [
+            (name, make_transform(node, node["fn"], _Accounts(self, name), self.info.seed))
+            for name, node in nodes
+        ]
         context = HostContext(self, pipeline) if wants_context(method) else None
         takes_ref = bool(getattr(method, "takes_ref", False))
-        self.pipelines[pipeline] = _Pipeline(method, steps, takes_ref, context)
-
-    def _transform(self, name: str, node: Node) -> Transform:
-        if node["op"] == "shuffle" and node["seed"] is None:
-            node = Node(
-                kind="transform", label=node.label, options={**node.options, "seed": self.info.seed}
-            )
-        return make_transform(node, node["fn"], _Accounts(self, name))
+        holds = any(isinstance(step, Batch | Combine | Shuffle) for _, step in steps)
+        self.pipelines[pipeline] = _Pipeline(method, steps, takes_ref, context, holds)
 
     def request(
         self, pipeline: str, seq: int, payload: Ref | None, provenance: Provenance
@@ -148,6 +153,7 @@ class ActorHost:
         header = Header(
             items=tuple(marks for _, marks in items),
             dropped=tuple(self.dropped),
+            kept=_kept(line, items, self.dropped) if line.holds else (),
             ended=ended,
             not_ready=not_ready,
             version=self.version,
@@ -240,6 +246,15 @@ class ActorHost:
         close = getattr(self.actor, "close", None)
         if callable(close):
             close()
+
+
+def _kept(
+    line: _Pipeline, items: list[tuple[Any, Marks]], dropped: list[tuple[int, str]]
+) -> tuple[int, ...]:
+    """Requests that were divided: one part has left the actor, another is still inside."""
+    left = {seq for _, marks in items for seq in marks} | {seq for seq, _ in dropped}
+    inside = {seq for _, step in line.steps for marks in step.held() for seq in marks}
+    return tuple(sorted(left & inside))
 
 
 def _through(

@@ -54,7 +54,7 @@ class LatencyModel:
         elif isinstance(latency, str):
             if not self.measured:
                 raise BuildError(
-                    f"unknown latency {latency!r}; write 'measured', seconds, or a mapping of names."
+                    f"unknown latency {latency!r}; give 'measured', seconds or a mapping of names."
                 )
         elif latency is not None:
             self.table = {"*": latency}

@@ -6,10 +6,11 @@ call, so that everything happens at most once.
 - *An answer* is two objects: a small one with the header, which wakes the driver, and the item.
   A large item stays where it is until somebody reads it, and goes from actor to actor as a
   reference; a small one rides along with its header.
+- *A message* leaves together with the next request to its actor, or when the driver has to wait:
+  one call instead of two. It has no answer. If its handler raises, the next answer of the actor
+  says so, or, when none is due, the watch call does.
 - *User exceptions* come back as data. What Ray itself raises is infrastructure: the actor is lost.
-- *A message has no answer.* If its handler raises, the next answer of the actor says so, or, when
-  none is due, the `watch` call does.
-- *The `watch` call* stays open for as long as the actor lives, in a concurrency group of its own.
+- *The watch call* stays open for as long as the actor lives, in a concurrency group of its own.
   Ray fails it when the process dies (after 10 ms on one machine), so that the death of an idle
   actor is an event and nothing polls. The other calls keep their order and their latency; but Ray
   then runs them on one fixed thread of the process that is not its main thread.
@@ -26,14 +27,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cloudpickle
 
 from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
 from rillflow.engines.inside import Inside, call_job, install_job, request_job, tell_job
-from rillflow.engines.ray_host import SMALL, decode, encode, is_small
+from rillflow.engines.ray_host import SMALL, actor_class, decode, encode, is_small
 from rillflow.engines.serial import PackedRef, ValueRef, pack, unpack
 from rillflow.errors import EngineError, UserFailure, describe_exception
 from rillflow.types import Header, Provenance, Ref, read
@@ -51,7 +52,11 @@ _STARTING = 5.0
 """seconds a process may need to come up, for whoever asks for its id"""
 _GRACE = 0.5
 """seconds the actors have to close themselves before they are killed"""
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_QUIET = ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
+"""what a Ray of our own would otherwise tell the user about"""
+_RAY_NAMES = {"num_cpus": "CPU", "num_gpus": "GPU"}
+
+Handler = Callable[..., list[Event]]
 
 
 class RayRef(Ref):
@@ -84,12 +89,18 @@ class _RayActor:
     """One incarnation of an actor, as the driver sees it."""
 
     def __init__(self, spec: ActorSpec, handle: Any) -> None:
-        self.name, self.incarnation = spec.name, spec.incarnation
-        self.resources = spec.resources
+        self.name, self.incarnation, self.resources = spec.name, spec.incarnation, spec.resources
         self.handle = handle
-        # each of these would be built anew by every attribute access
-        self.request, self.call, self.tell = handle.request, handle.call, handle.tell
-        self.pid = handle.pid.remote()
+        self.request = handle.request.options(num_returns=2)
+        self.watch = handle.watch.options(concurrency_group="watch")
+        self.pid = handle.pid.options(concurrency_group="watch").remote()
+        self.outbox: list[tuple[tuple[Any, ...], Any]] = []
+        """messages that have not left yet: what they are, and their payloads"""
+
+    def collected(self) -> tuple[list[tuple[Any, ...]], list[Any]]:
+        """The messages that leave now."""
+        outbox, self.outbox = self.outbox, []
+        return [about for about, _ in outbox], [sent for _, sent in outbox]
 
 
 class RayEngine(Engine):
@@ -105,7 +116,6 @@ class RayEngine(Engine):
         self,
         address: str | None = None,
         *,
-        namespace: str | None = None,
         num_cpus: int | None = None,
         init_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -118,16 +128,15 @@ class RayEngine(Engine):
             )
         _refuse_client(address)
         self.address = address
-        self.namespace = namespace
         self.num_cpus = num_cpus
         self.init_options = dict(init_options or {})
         self._actors: dict[str, _RayActor] = {}
         self._arrived: queue.SimpleQueue[Callable[[], list[Event]]] = queue.SimpleQueue()
         self._inside = Inside(self._emit, self._emit)
+        self._unsent: list[_RayActor] = []
         self._shipped: dict[bytes, Any] = {}
         self._remote_class: Any = None
-        self._ours = self._alone = False
-        self._closed = False
+        self._ours = self._alone = self._closed = False
         self._owner = os.getpid()
         self._lock = threading.Lock()
 
@@ -139,7 +148,10 @@ class RayEngine(Engine):
         _refuse_client(None)
         if not ray.is_initialized():
             self._init()
-        self._remote_class = _remote_class()
+        remote: Any = ray.remote  # its types know nothing of concurrency groups
+        once = {"max_restarts": 0, "max_task_retries": 0}
+        groups = {"concurrency_groups": {"watch": 1}}
+        self._remote_class = remote(num_cpus=0, **once, **groups)(actor_class())
 
     def start(self, spec: ActorSpec) -> None:
         if spec.placement != "process":
@@ -149,7 +161,7 @@ class RayEngine(Engine):
         paths = [path or os.getcwd() for path in sys.path]
         handle = self._remote_class.options(**_options(spec.resources)).remote(spec.name, paths)
         actor = self._actors[spec.name] = _RayActor(spec, handle)
-        self._watch(actor)
+        self._when_done(actor.watch.remote(), actor, self._watched)
         meta = (spec.name, spec.index, spec.incarnation, spec.seed, cloudpickle.dumps(spec.handle))
         started = handle.start.remote(pickle.dumps(meta), self._ship(spec.code))
         self._when_done(started, actor, self._started)
@@ -158,7 +170,7 @@ class RayEngine(Engine):
         if actor in self._inside.actors:
             self._inside.post(actor, install_job(pipeline, code))
         elif there := self._actors.get(actor):
-            there.handle.install.remote(pipeline, self._ship(code))
+            there.handle.install.options(num_returns=0).remote(pipeline, self._ship(code))
 
     def request(
         self, actor: str, request: int, pipeline: str, seq: int,
@@ -167,28 +179,31 @@ class RayEngine(Engine):
         if actor in self._inside.actors:
             self._inside.post(actor, request_job(request, pipeline, seq, payload, provenance))
         elif there := self._actors.get(actor):
-            meta = pickle.dumps((pipeline, seq, provenance), 5)
-            sent = () if payload is None else (_sendable(payload),)
-            self._ask(there, request, there.request.remote(meta, *sent))
+            messages, sent = there.collected()
+            if payload is not None:
+                sent.append(_sendable(payload))
+            meta = pickle.dumps((messages, pipeline, seq, provenance), 5)
+            header, item = there.request.remote(meta, *sent)
+            self._when_done(header, there, self._answered, request, item)
 
     def tell(
         self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
-    ) -> None:
+    ) -> None:  # fmt: skip
         if actor in self._inside.actors:
             self._inside.post(actor, tell_job(method, payload, spread, version))
         elif there := self._actors.get(actor):
-            meta, sent = pickle.dumps((method, spread, version), 5), _sendable(payload)
-            if isinstance(sent, bytes):
-                there.tell.remote(meta, sent)
-            else:  # data that is lost before it arrives must not vanish without a word
-                told = there.tell.options(num_returns=1).remote(meta, sent)
-                self._when_done(told, there, self._told)
+            if not there.outbox:
+                self._unsent.append(there)
+            there.outbox.append(((method, spread, version), _sendable(payload)))
 
     def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
         if actor in self._inside.actors:
             self._inside.post(actor, call_job(request, method, payload))
         elif there := self._actors.get(actor):
-            self._ask(there, request, there.call.remote(method, _sendable(payload)))
+            self._deliver(there)
+            ask = there.handle.call.options(num_returns=2)
+            header, item = ask.remote(method, _sendable(payload))
+            self._when_done(header, there, self._answered, request, item)
 
     def put(self, value: Any) -> Ref:
         sent = encode(pack(read(value)))
@@ -204,6 +219,9 @@ class RayEngine(Engine):
         if self._inside.inline:
             self._inside.run_inline()
             timeout = 0.0
+        for actor in self._unsent:
+            self._deliver(actor)
+        self._unsent.clear()
         events: list[Event] = []
         with contextlib.suppress(queue.Empty):
             events += self._arrived.get(timeout=timeout)()
@@ -247,16 +265,15 @@ class RayEngine(Engine):
         options: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
         if self._alone:
             options |= {"include_dashboard": False, "num_cpus": self.num_cpus}
+            for variable in _QUIET:
+                os.environ.setdefault(variable, "0")
         if address is not None:
             options["address"] = address
-        if self.namespace is not None:
-            options["namespace"] = self.namespace
         try:
-            with _quietly() if self._alone else contextlib.nullcontext():
-                ray.init(**(options | self.init_options))
+            ray.init(**(options | self.init_options))
         except Exception as error:
-            where = f"connect to Ray at {address!r}" if address else "start Ray"
-            raise EngineError(f"cannot {where}: {error}") from error
+            what = "start Ray" if self._alone else f"connect to Ray at {address!r}"
+            raise EngineError(f"cannot {what}: {error}") from error
         self._ours = True
 
     def _check_room(self, spec: ActorSpec) -> None:
@@ -268,12 +285,12 @@ class RayEngine(Engine):
             needed.update(actor.resources)
         there = ray.cluster_resources()  # type: ignore[no-untyped-call]
         for resource, amount in needed.items():
-            has = there.get({"num_cpus": "CPU", "num_gpus": "GPU"}.get(resource, resource), 0)
+            has = there.get(_RAY_NAMES.get(resource, resource), 0)
             if amount > has:
                 raise EngineError(
                     f"no room for actor {spec.name!r}: with it the actors need {amount:g} of "
                     f"{resource!r}, and this Ray has {has:g}. Ask for less in `resources`, or give "
-                    "the engine a larger cluster."
+                    "the engine the address of a larger cluster."
                 )
 
     def _ship(self, code: bytes) -> Any:
@@ -284,8 +301,19 @@ class RayEngine(Engine):
             self._shipped[code] = ray.put(code)
         return self._shipped[code]
 
+    def _deliver(self, actor: _RayActor) -> None:
+        """Send messages without a request."""
+        messages, sent = actor.collected()
+        if not messages or self._actors.get(actor.name) is not actor:
+            return
+        lossy = not all(isinstance(one, bytes) for one in sent)
+        tell = actor.handle.tell.options(num_returns=int(lossy))
+        told = tell.remote(pickle.dumps(messages, 5), *sent)
+        if lossy:  # data that is lost before it arrives must not vanish without a word
+            self._when_done(told, actor, self._told)
+
     def _end_actors(self) -> None:
-        """Actors may close what they hold; then they end, and what they left is freed."""
+        """Let the actors close what they hold, then end them."""
         actors, self._actors = self._actors, {}
         self._shipped.clear()
         if not actors or not ray.is_initialized():
@@ -297,46 +325,31 @@ class RayEngine(Engine):
 
     # -- what comes back -----------------------------------------------------------------------
 
-    def _when_done(
-        self, ref: Any, actor: _RayActor, handle: Callable[..., list[Event]], *what: Any
-    ) -> None:
-        """Call `handle(actor, result, *what)` in `wait` when a call has returned or failed.
+    def _when_done(self, ref: Any, actor: _RayActor, handler: Handler, *what: Any) -> None:
+        """Have `wait` call `handler(actor, result, *what)` when a call has returned or failed.
 
         `ref.future()` does the same and costs 0.15 ms more, a tenth of a round trip.
         """
 
-        def arrived(result: Any) -> None:  # on a thread of Ray's
-            self._arrived.put(lambda: self._take(handle, actor, result, what))
+        def take(result: Any) -> list[Event]:
+            if self._actors.get(actor.name) is not actor:
+                return []  # killed, or lost: nothing more is heard of it
+            return handler(actor, result, *what)
 
-        ref._on_completed(arrived)
+        ref._on_completed(lambda result: self._arrived.put(lambda: take(result)))
 
     def _emit(self, event: Event) -> None:
         self._arrived.put(lambda: [event])
-
-    def _take(
-        self,
-        handle: Callable[..., list[Event]],
-        actor: _RayActor,
-        result: Any,
-        what: tuple[Any, ...],
-    ) -> list[Event]:
-        if self._actors.get(actor.name) is not actor:
-            return []  # killed, or lost: nothing more is heard of it
-        return handle(actor, result, *what)
-
-    def _ask(self, actor: _RayActor, request: int, refs: list[Any]) -> None:
-        self._when_done(refs[0], actor, self._answered, request, refs[1])
 
     def _answered(self, actor: _RayActor, result: Any, request: int, item: Any) -> list[Event]:
         if isinstance(result, Exception):
             return self._broken(actor, result, request)
         about, full, along, failures = pickle.loads(result)
-        events = self._failed(actor, failures)
+        events: list[Event] = _failed(actor, failures)
         if isinstance(about, UserFailure):
             return [*events, Failed(actor.name, actor.incarnation, request, about)]
         payload = RayRef(item if along is None else along) if full else None
-        events.append(Completed(actor.name, actor.incarnation, request, Header(*about), payload))
-        return events
+        return [*events, Completed(actor.name, actor.incarnation, request, Header(*about), payload)]
 
     def _started(self, actor: _RayActor, result: Any) -> list[Event]:
         if isinstance(result, bytes):
@@ -346,17 +359,11 @@ class RayEngine(Engine):
     def _told(self, actor: _RayActor, result: Any) -> list[Event]:
         return self._broken(actor, result, None) if isinstance(result, Exception) else []
 
-    def _watch(self, actor: _RayActor) -> None:
-        self._when_done(actor.handle.watch.remote(), actor, self._watched)
-
     def _watched(self, actor: _RayActor, result: Any) -> list[Event]:
         if isinstance(result, Exception):
             return self._lost(actor, _reason(result))
-        self._watch(actor)
-        return self._failed(actor, pickle.loads(result))
-
-    def _failed(self, actor: _RayActor, failures: list[UserFailure]) -> list[Event]:
-        return [Failed(actor.name, actor.incarnation, None, failure) for failure in failures]
+        self._when_done(actor.watch.remote(), actor, self._watched)
+        return _failed(actor, pickle.loads(result))
 
     def _broken(self, actor: _RayActor, error: Exception, request: int | None) -> list[Event]:
         """Ray failed a call: the actor is lost, unless it was only the data on its way to it."""
@@ -366,66 +373,18 @@ class RayEngine(Engine):
 
     def _lost(
         self, actor: _RayActor, reason: str, failure: UserFailure | None = None
-    ) -> list[Event]:
+    ) -> list[Event]:  # fmt: skip
         self.kill(actor.name)  # it may only be out of reach
         return [Lost(actor.name, actor.incarnation, reason, failure)]
 
 
-def _remote_class() -> Any:
-    """The class of our Ray actors. It is local, and so shipped by value: it puts the driver's paths
-    in place before it imports anything, even on a Ray that was started without them."""
-
-    class RillflowActor:
-        def __init__(self, name: str, paths: list[str]) -> None:
-            import sys
-
-            sys.path.extend(path for path in paths if path not in sys.path)
-            from rillflow.engines.ray_host import RayHost
-
-            self.name, self.host = name, RayHost()
-
-        def __repr__(self) -> str:
-            return self.name  # Ray puts it before each line that the actor prints
-
-        @ray.method(concurrency_group="watch")
-        def pid(self) -> int:
-            import os
-
-            return os.getpid()
-
-        @ray.method(concurrency_group="watch")
-        def watch(self) -> Any:
-            return self.host.watch()
-
-        def start(self, meta: bytes, code: bytes) -> Any:
-            return self.host.start(meta, code)
-
-        @ray.method(num_returns=0)
-        def install(self, pipeline: str, code: bytes) -> None:
-            self.host.install(pipeline, code)
-
-        @ray.method(num_returns=0)
-        def tell(self, meta: bytes, sent: Any) -> None:
-            self.host.tell(meta, sent)
-
-        @ray.method(num_returns=2)
-        def request(self, meta: bytes, *sent: Any) -> Any:
-            return self.host.request(meta, *sent)
-
-        @ray.method(num_returns=2)
-        def call(self, method: str, sent: Any) -> Any:
-            return self.host.call(method, sent)
-
-        def close(self) -> None:
-            self.host.close()
-
-    options: Any = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0}
-    return ray.remote(**options, concurrency_groups={"watch": 1})(RillflowActor)
+def _failed(actor: _RayActor, failures: list[UserFailure]) -> list[Event]:
+    return [Failed(actor.name, actor.incarnation, None, failure) for failure in failures]
 
 
 def _options(resources: Mapping[str, float]) -> dict[str, Any]:
     """What an actor needs, in Ray's terms; nothing by default, so that any number of them fits."""
-    known = {key: resources[key] for key in ("num_cpus", "num_gpus", "memory") if key in resources}
+    known = {key: resources[key] for key in (*_RAY_NAMES, "memory") if key in resources}
     return known | {"resources": {k: v for k, v in resources.items() if k not in known}}
 
 
@@ -441,10 +400,8 @@ def _sendable(payload: Ref) -> Any:
 def _reason(error: Exception) -> str:
     """The telling part of one of Ray's messages, on one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if getattr(error, "actor_init_failed", False):
-        lines = lines[-1:]  # the end of a traceback
-    elif len(lines) > 1 and isinstance(error, ray.exceptions.ActorDiedError):
-        lines = lines[-1:]  # after a table of ids
+    if isinstance(error, ray.exceptions.ActorDiedError):
+        lines = lines[-1:]  # what is before is a table of ids, or a traceback
     text = " ".join(lines).split(" Some common causes include")[0]
     return f"{type(error).__name__}: {text}"
 
@@ -458,15 +415,3 @@ def _refuse_client(address: str | None) -> None:
             "its data, and 30 s without a connection end the run. Run the driver on the cluster "
             "with address='auto', or submit it as a Ray job ('ray job submit')."
         )
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Settings for a Ray of our own: no usage statistics, no advice about variables."""
-    new = {key: value for key, value in _QUIET.items() if key not in os.environ}
-    os.environ.update(new)
-    try:
-        yield
-    finally:
-        for key in new:
-            del os.environ[key]

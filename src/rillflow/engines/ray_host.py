@@ -1,4 +1,7 @@
-"""The far side of the ray engine: what its actors do, and how values travel. No `ray` here."""
+"""The far side of the ray engine: what its actors do, and how values travel.
+
+Nothing here imports `ray`; Ray only calls it.
+"""
 
 from __future__ import annotations
 
@@ -75,16 +78,18 @@ class RayHost:
         with self._noting(pipeline):
             self._actor.install(pipeline, code)
 
-    def tell(self, meta: bytes, sent: Sent) -> None:
-        """Handle a message."""
-        method, spread, version = pickle.loads(meta)
-        with self._noting(method):
-            self._actor.tell(method, PackedRef(decode(sent)), spread, version)
+    def tell(self, meta: bytes, *sent: Sent) -> None:
+        """Handle messages, in order."""
+        for about, one in zip(pickle.loads(meta), sent, strict=True):
+            self._handle(about, one)
 
     def request(self, meta: bytes, *sent: Sent) -> tuple[bytes, Sent | None]:
-        """Make an item."""
-        pipeline, seq, provenance = pickle.loads(meta)
-        payload = PackedRef(decode(sent[0])) if sent else None
+        """Handle the messages that came with a request, then make the item."""
+        messages, pipeline, seq, provenance = pickle.loads(meta)
+        for about, one in zip(messages, sent, strict=False):
+            self._handle(about, one)
+        rest = sent[len(messages) :]
+        payload = PackedRef(decode(rest[0])) if rest else None
         try:
             header, value = self._actor.request(pipeline, seq, payload, provenance)
             return self._answer(tuple(header), value, bool(header.items))
@@ -111,6 +116,11 @@ class RayHost:
         """Let the actor release what it holds."""
         if self._host is not None:
             self._host.close()
+
+    def _handle(self, about: tuple[str, bool, int | None], sent: Sent) -> None:
+        method, spread, version = about
+        with self._noting(method):
+            self._actor.tell(method, PackedRef(decode(sent)), spread, version)
 
     @property
     def _actor(self) -> ActorHost:
@@ -145,3 +155,48 @@ class RayHost:
             with self._lock:
                 self._failures.append(describe_exception(error, operator))
             self._wake.set()
+
+
+def actor_class() -> type:
+    """The class to give to Ray. It is local, so that Ray ships it by value: it puts the driver's
+    paths in place before it imports anything, even on a Ray that was started without them."""
+
+    class RillflowActor:
+        def __init__(self, name: str, paths: list[str]) -> None:
+            import sys
+
+            sys.path.extend(path for path in paths if path not in sys.path)
+            from rillflow.engines.ray_host import RayHost
+
+            self.name, self.host = name, RayHost()
+
+        def __repr__(self) -> str:
+            return self.name  # Ray puts it before each line that the actor prints
+
+        def pid(self) -> int:
+            import os
+
+            return os.getpid()
+
+        def watch(self) -> Any:
+            return self.host.watch()
+
+        def start(self, meta: bytes, code: bytes) -> Any:
+            return self.host.start(meta, code)
+
+        def install(self, pipeline: str, code: bytes) -> None:
+            self.host.install(pipeline, code)
+
+        def tell(self, meta: bytes, *sent: Any) -> None:
+            self.host.tell(meta, *sent)
+
+        def request(self, meta: bytes, *sent: Any) -> Any:
+            return self.host.request(meta, *sent)
+
+        def call(self, method: str, sent: Any) -> Any:
+            return self.host.call(method, sent)
+
+        def close(self) -> None:
+            self.host.close()
+
+    return RillflowActor

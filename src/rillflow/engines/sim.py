@@ -22,7 +22,7 @@ from rillflow.engines.serial import PackedRef, ValueRef
 from rillflow.errors import UserFailure, describe_exception
 from rillflow.types import Header, Provenance, Ref
 
-Job = Callable[["_Actor"], None]
+Job = Callable[["SimActor"], None]
 
 
 class Asked(NamedTuple):
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
     provenance: Provenance
 
 
-class _Actor:
+class SimActor:
     """One incarnation of an actor in virtual time."""
 
     def __init__(self, spec: ActorSpec) -> None:
@@ -75,7 +75,7 @@ class Sim(Engine):
         """virtual seconds the driver worked, by operator"""
         self._replay: deque[float] = deque()
         self._time = Timeline(self.cores)
-        self._actors: dict[str, _Actor] = {}
+        self._actors: dict[str, SimActor] = {}
         self._counts: dict[str, int] = {}
         self._ready: list[Event] = []
         self._model = LatencyModel(None, random.Random(0))
@@ -103,11 +103,11 @@ class Sim(Engine):
     # -- the contract --------------------------------------------------------------------------
 
     def start(self, spec: ActorSpec) -> None:
-        actor = self._actors[spec.name] = _Actor(spec)
+        actor = self._actors[spec.name] = SimActor(spec)
         self._post(actor, self._construct)
 
     def install(self, actor: str, pipeline: str, code: bytes) -> None:
-        def job(it: _Actor) -> None:
+        def job(it: SimActor) -> None:
             it.host.install(pipeline, code)
             names = tuple(name for name, _ in it.host.pipelines[pipeline].steps)
             it.operators[pipeline] = (it.spec.handle.group.name, *names)
@@ -122,8 +122,10 @@ class Sim(Engine):
         asked = Asked(request, pipeline, seq, payload, provenance)
         self._arrive(self._actors[actor], lambda it: self._work(it, asked))
 
-    def tell(self, actor: str, method: str, payload: Ref, spread: bool, version: int | None) -> None:
-        def job(it: _Actor) -> None:
+    def tell(
+        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
+    ) -> None:
+        def job(it: SimActor) -> None:
             try:
                 it.host.tell(method, payload, spread, version)
             except Exception as error:
@@ -133,7 +135,7 @@ class Sim(Engine):
         self._arrive(self._actors[actor], job)
 
     def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
-        def job(it: _Actor) -> None:
+        def job(it: SimActor) -> None:
             try:
                 value = ValueRef(it.host.call(method, payload))
                 answer: Event = Completed(actor, it.spec.incarnation, request, Header(), value)
@@ -163,9 +165,8 @@ class Sim(Engine):
 
     def wait(self, timeout: float | None) -> list[Event]:
         until = None if timeout is None else self._time.clock + timeout
-        step = self._time.step
         while not self._ready:
-            if not step(until):
+            if not self._advance(until):
                 if until is not None:
                     self._time.clock = max(self._time.clock, until)
                 break
@@ -190,21 +191,29 @@ class Sim(Engine):
             restore()
         self._globals = []
 
+    # -- time passes ---------------------------------------------------------------------------
+
+    def _advance(self, until: float | None) -> bool:
+        """Let the next thing happen; False: nothing does before `until`."""
+        return self._time.step(until)
+
+    def _occupy(self, operator: str, cpu: float, wait: float) -> float:
+        """The driver works for an operator, and the rest goes on meanwhile; seconds it took."""
+        if not cpu and not wait:
+            return 0.0
+        seconds = self._time.occupy(cpu, wait)
+        self.spent[operator] = self.spent.get(operator, 0.0) + seconds
+        return seconds
+
     # -- actors at work ------------------------------------------------------------------------
 
-    def _occupy(self, operator: str, cpu: float, wait: float) -> None:
-        """The driver works for an operator; everything else goes on meanwhile."""
-        if cpu or wait:
-            seconds = self._time.occupy(cpu, wait)
-            self.spent[operator] = self.spent.get(operator, 0.0) + seconds
-
-    def _arrive(self, actor: _Actor, job: Job) -> None:
+    def _arrive(self, actor: SimActor, job: Job) -> None:
         if self.transport and actor.spec.placement == "process":
             self._time.at(self._time.clock + self.transport, lambda: self._post(actor, job))
         else:
             self._post(actor, job)
 
-    def _post(self, actor: _Actor, job: Job) -> None:
+    def _post(self, actor: SimActor, job: Job) -> None:
         if not actor.alive:
             return
         actor.inbox.append(job)
@@ -212,7 +221,7 @@ class Sim(Engine):
             actor.working = True
             self._time.at(self._time.clock, lambda: self._next_job(actor))
 
-    def _next_job(self, actor: _Actor) -> None:
+    def _next_job(self, actor: SimActor) -> None:
         if actor.alive and actor.inbox:
             actor.inbox.popleft()(actor)
         else:
@@ -220,11 +229,9 @@ class Sim(Engine):
 
     def _make_host(self, spec: ActorSpec) -> Any:
         """Bring an actor to life; a simulation may put a stand-in here."""
-        return ActorHost(
-            spec.name, spec.index, spec.incarnation, spec.seed, spec.code, spec.handle
-        )
+        return ActorHost(spec.name, spec.index, spec.incarnation, spec.seed, spec.code, spec.handle)
 
-    def _construct(self, actor: _Actor) -> None:
+    def _construct(self, actor: SimActor) -> None:
         spec = actor.spec
         try:
             actor.host = self._make_host(spec)
@@ -236,7 +243,7 @@ class Sim(Engine):
             return
         self._next_job(actor)
 
-    def _work(self, actor: _Actor, asked: Asked) -> None:
+    def _work(self, actor: SimActor, asked: Asked) -> None:
         """Really do the work now, and let the answer arrive when its virtual time has passed."""
         name = actor.spec.name
         count = self._counts[name] = self._counts.get(name, 0) + 1
@@ -248,7 +255,7 @@ class Sim(Engine):
             self._finish_after(actor, answer, cpu, wait)
 
     def _perform(
-        self, actor: _Actor, asked: Asked, fault: Fault | None
+        self, actor: SimActor, asked: Asked, fault: Fault | None
     ) -> tuple[Event, float, float]:
         """The answer to a request, the processor time it takes, and the waiting."""
         spec, measured = actor.spec, self._model.measured
@@ -274,7 +281,7 @@ class Sim(Engine):
         cpu = self._measured(f"{spec.name}:cpu", min(cpu, wall))
         return answer, cpu, self._measured(f"{spec.name}:wait", max(0.0, wall - cpu))
 
-    def _failed(self, actor: _Actor, request: int | None, failure: UserFailure) -> Failed:
+    def _failed(self, actor: SimActor, request: int | None, failure: UserFailure) -> Failed:
         return Failed(actor.spec.name, actor.spec.incarnation, request, failure)
 
     def _measured(self, what: str, seconds: float) -> float:
@@ -283,18 +290,18 @@ class Sim(Engine):
         self.recorded.append((what, seconds))
         return seconds
 
-    def _finish_after(self, actor: _Actor, answer: Event, cpu: float, wait: float) -> None:
+    def _finish_after(self, actor: SimActor, answer: Event, cpu: float, wait: float) -> None:
         began = self._time.clock
 
         def finished() -> None:
             if actor.alive:
                 wall = self._time.clock - began if cpu else wait
-                self._deliver(actor, _with_times(answer, wall, cpu))
+                self._deliver(actor, with_times(answer, wall, cpu))
                 self._next_job(actor)
 
         self._time.work(cpu, wait, finished)
 
-    def _deliver(self, actor: _Actor, answer: Event) -> None:
+    def _deliver(self, actor: SimActor, answer: Event) -> None:
         if self.transport and actor.spec.placement == "process":
             self._time.at(self._time.clock + self.transport, lambda: self._ready.append(answer))
         else:
@@ -315,7 +322,7 @@ class Sim(Engine):
             actor.inbox.clear()
             self._ready.append(Lost(fault.actor, actor.spec.incarnation, "killed (injected fault)"))
 
-    def _kill_during(self, actor: _Actor, fault: Kill, answer: Event, busy: float) -> None:
+    def _kill_during(self, actor: SimActor, fault: Kill, answer: Event, busy: float) -> None:
         def die() -> None:
             if actor.alive:
                 self._strike(fault)
@@ -325,16 +332,14 @@ class Sim(Engine):
         self._time.at(self._time.clock + busy / 2, die)
 
 
-def _with_times(answer: Event, wall: float, cpu: float) -> Event:
+def with_times(answer: Event, wall: float, cpu: float) -> Event:
     """The answer with virtual durations in place of the real ones."""
     if not isinstance(answer, Completed):
         return answer
     actor, incarnation, request, h, payload = answer
     scale = wall / (sum(h.op_times) or 1.0)
     times = tuple([t * scale for t in h.op_times])
-    header = Header(
-        h.items, h.dropped, h.ended, h.not_ready, h.version, wall, cpu, times, h.metrics
-    )
+    header = h._replace(wall=wall, cpu=cpu, op_times=times)
     return Completed(actor, incarnation, request, header, payload)
 
 

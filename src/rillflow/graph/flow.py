@@ -115,7 +115,7 @@ class ParallelFlow(_Stream[T]):
         """
         _positive("for_each", "max_concurrency", max_concurrency)
         if max_concurrency > 1:
-            return self._spread(fn, max_concurrency)
+            return self._spread(fn, max_concurrency, name)
         gives = types.output_type(fn) if callable(fn) else types.UNKNOWN
         return ParallelFlow(self._transform("for_each", fn, name=name, gives=gives))
 
@@ -260,16 +260,16 @@ class ParallelFlow(_Stream[T]):
             "with .gather_sync() or .gather_async()."
         )
 
-    def _spread(self, fn: Callable[..., Any], k: int) -> ParallelFlow[Any]:
+    def _spread(self, fn: Callable[..., Any], k: int, name: str | None) -> ParallelFlow[Any]:
         label = f"for_each({label_of(fn)}, max_concurrency={k})"
-        return self._route(self.num_shards() * k, label, fn, None, per_shard=k)
+        return self._route(self.num_shards() * k, label, fn, name, per_shard=k)
 
     def _route(
         self, n: int, label: str, fn: Callable[..., Any], name: str | None, per_shard: int = 0
     ) -> ParallelFlow[Any]:
         """Send each item, unread, to one of `n` helper actors that apply `fn` to it."""
         source = _gather(self.node, "forward", None, mode="async", num_async=max(1, per_shard))
-        helpers = Actors.of(CallableActor, n, fn, name=name or label.split("(")[0])
+        helpers = Actors.of(CallableActor, n, fn, name=label.split("(")[0])
         node = Node(
             kind="route",
             label=label,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -104,8 +105,10 @@ def _weights(weights: Sequence[float] | None, count: int, what: str) -> tuple[fl
         raise BuildError(
             f"{what}: one weight per flow; got {len(weights)} weights for {count} flows."
         )
-    if any(isinstance(w, bool) or not isinstance(w, int | float) or not w > 0 for w in weights):
-        raise BuildError(f"{what}: weights are numbers above 0; got {list(weights)}.")
+    if any(isinstance(w, bool) or not isinstance(w, int | float) for w in weights) or any(
+        not 0 < w < math.inf for w in weights
+    ):
+        raise BuildError(f"{what}: weights are finite numbers above 0; got {list(weights)}.")
     return tuple(float(w) for w in weights)
 
 

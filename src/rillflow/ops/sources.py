@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -127,6 +128,7 @@ class IteratorActor:
         self.iterable = iterable
         self.repeat = repeat
         self.position = 0
+        self.broken: Exception | None = None
         self.iterator = self._start()
 
     def _start(self) -> Iterator[Any]:
@@ -134,14 +136,23 @@ class IteratorActor:
 
     def next(self) -> Any:
         """The next item; EndOfStream after the last."""
+        if self.broken is not None:
+            raise RuntimeError("this generator has raised and cannot go on") from self.broken
         for fresh in (False, True):
             if fresh:
                 self.iterator, self.position = self._start(), 0
-            for item in self.iterator:
-                self.position += 1
-                return item
-            if not self.repeat:
-                break
+            try:
+                item = next(self.iterator)
+            except StopIteration:
+                if not self.repeat:
+                    break
+                continue
+            except Exception as error:
+                # a generator that raised is dead; asked again it would say that it has ended
+                self.broken = error if inspect.isgenerator(self.iterator) else None
+                raise
+            self.position += 1
+            return item
         raise EndOfStream
 
     def get_state(self) -> int:

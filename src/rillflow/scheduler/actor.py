@@ -50,6 +50,8 @@ class Request:
     issued: float
     own: bool
     """its ticket was made for it (False: it carries the tickets of an item on its way)"""
+    messages: int
+    """messages sent to the actor before this request"""
     label: str = ""
 
 
@@ -64,6 +66,8 @@ class Actor:
     incarnation: int = 0
     status: Literal["live", "waiting", "leaving", "gone"] = "live"
     seq: int = 0
+    messages: int = 0
+    """how many were sent to it"""
     versions_sent: int = 0
     last_version: dict[str, int] = field(default_factory=dict)
     sticky: dict[str, tuple[str, Ref, bool, int | None]] = field(default_factory=dict)

@@ -107,7 +107,9 @@ class Fleet:
         own = ticket_of is not None
         if ticket_of is not None:
             tickets = (ticket_of(seq),)
-        request = Request(next(self._ids), actor, target, seq, tickets, self.engine.now(), own)
+        request = Request(
+            next(self._ids), actor, target, seq, tickets, self.engine.now(), own, actor.messages
+        )
         actor.requests[request.id] = self.by_request[request.id] = request
         if actor.policy.timeout is not None:
             self.at(request.issued + actor.policy.timeout, lambda: self._overdue(request))
@@ -118,7 +120,10 @@ class Fleet:
 
     def call(self, actor: Actor, target: Target, method: str, payload: Ref) -> Request:
         """Call a method of an actor's host, to be answered to `target`."""
-        request = Request(next(self._ids), actor, target, -1, (), self.engine.now(), False, method)
+        now = self.engine.now()
+        request = Request(
+            next(self._ids), actor, target, -1, (), now, False, actor.messages, method
+        )
         actor.requests[request.id] = self.by_request[request.id] = request
         self.engine.call(actor.name, request.id, method, payload)
         return request
@@ -144,6 +149,7 @@ class Fleet:
             actor.sticky[key] = (method, payload, spread, version)
         if actor.status in ("live", "leaving"):
             self.log("tell", actor.name, method, version)
+            actor.messages += 1
             self.engine.tell(actor.name, method, payload, spread, version)
             parked, actor.parked = actor.parked, []
             for ask_again in parked:

@@ -5,7 +5,7 @@ A request is *open* from when it is issued until everything downstream is done w
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from rillflow.graph.node import Node
@@ -106,8 +106,8 @@ class Shard:
         envelopes = self._envelopes(request, header, payload)
         if header.ended:
             self.ended = True
-        if header.not_ready:
-            self.warming = True
+        if header.not_ready and self.actor.messages == request.messages:
+            self.warming = True  # else a message has crossed this answer: ask again at once
             self.actor.parked.append(self._ask_again)
         self.gather.arrived(self, envelopes)
 
@@ -157,18 +157,18 @@ class Shard:
             return [(own,)]
         held = self.actor.held
         held[request.seq] = own
-        for seq, operator in header.dropped:
-            held.pop(seq).finish(f"filtered by {operator}" if operator else "filtered")
-        uses: dict[int, int] = {}
-        for seqs in header.items:
-            for seq in seqs:
-                uses[seq] = uses.get(seq, 0) + 1
-        for seq, count in uses.items():
-            held[seq].add_pieces(count - 1)
+        drops = Counter(seq for seq, _ in header.dropped)
+        uses = Counter(seq for seqs in header.items for seq in seqs)
+        for seq in uses | drops:
+            # one piece per use, per drop, and one for what stays inside the actor
+            held[seq].add_pieces(uses[seq] + drops[seq] + (seq in header.kept) - 1)
         groups = [tuple(held[seq] for seq in seqs) for seqs in header.items]
-        for seq in uses:
-            del held[seq]
-        if header.ended and request.seq in held and request.seq not in uses:
+        for seq, operator in header.dropped:
+            held[seq].finish(f"filtered by {operator}" if operator else "filtered")
+        for seq in uses | drops:
+            if seq not in header.kept:
+                del held[seq]
+        if header.ended and request.seq in held:
             del held[request.seq]  # this request only brought what was left from earlier ones
             own.account.held -= 1
             own.account.produced -= 1
@@ -247,6 +247,8 @@ class Gather:
 
     def shard_removed(self, shard: Shard) -> None:
         """The shard's actor will not come back."""
+        if self.route is not None:
+            self.route.forget(shard)
 
     def waiting(self) -> list[Envelope]:
         """Items that have arrived and wait to be pulled, in order."""
@@ -335,7 +337,7 @@ class SyncGather(Gather):
             self.requested = True
             for shard in self.shards:
                 self.rearm(shard)
-        if any(s.active and not self.buffers[s.index] for s in self.shards):
+        if any((s.active or s.in_flight) and not self.buffers[s.index] for s in self.shards):
             return self.idle_status()
         parts = [buffer.popleft() for buffer in self.buffers if buffer]
         if not parts:

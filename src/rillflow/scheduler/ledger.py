@@ -15,7 +15,9 @@ from typing import Any
 
 from rillflow.types import Source
 
-_RANK = {"trained": 3, "stored": 2, "delivered": 1, "consumed": 0}
+_RANK = {"trained": 4, "stored": 3, "delivered": 2, "consumed": 0}
+_DROPPED = 1
+"""above `consumed`: an item that was lost behind a queue is not hidden by its copy passing on"""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,10 @@ class Account:
             self.child(name).restore(child)
 
 
+def _rank(outcome: str) -> int:
+    return _RANK.get(outcome, _DROPPED)
+
+
 class Ticket:
     """One request's place in the ledger; each piece of its result holds it until settled.
 
@@ -146,7 +152,7 @@ class Ticket:
 
     def mark(self, outcome: str) -> None:
         """Remember the best thing that happened to any piece."""
-        if self.outcome is None or _RANK.get(outcome, -1) > _RANK.get(self.outcome, -1):
+        if self.outcome is None or _rank(outcome) > _rank(self.outcome):
             self.outcome = outcome
         if self.forks is not None:
             for fork in self.forks.values():
@@ -166,8 +172,7 @@ class Ticket:
             for fork in self.forks.values():
                 fork.finish(outcome)
             return
-        if self.outcome is None or outcome in _RANK:
-            self.mark(outcome)
+        self.mark(outcome)
         if self.pieces == 0:
             assert self.outcome is not None
             self.account.settle(self.outcome)

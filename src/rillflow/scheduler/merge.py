@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from rillflow.errors import OperatorError, describe_exception
 from rillflow.graph.node import Node
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
 from rillflow.scheduler.ledger import Ticket
@@ -146,13 +147,20 @@ class UnionStep:
             if self.units is not None:
                 self._yield_turn(child)
             return pulled
-        cost = 1.0 if self.units is None else float(self.units(pulled.read()))
+        cost = 1.0 if self.units is None else self._cost(pulled)
         self.used[child] += cost
         self.stats.items += 1
         if child in self.outputs:
             return pulled
         pulled.finish("consumed")
         return Blocked.PROGRESSED
+
+    def _cost(self, envelope: Envelope) -> float:
+        try:
+            return float(self.units(envelope.read()))
+        except Exception as error:
+            envelope.finish(f"error in {self.name}")
+            raise OperatorError.build(describe_exception(error), self.name, None) from error
 
     def _join(self, child: int) -> None:
         """No credit accrued while the child warmed up: it starts level with the others."""

@@ -9,6 +9,7 @@ from rillflow.graph.handles import Background, Queue
 from rillflow.scheduler.actor import Actor, Request
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
 from rillflow.scheduler.ledger import Ticket
+from rillflow.scheduler.stats import NodeStats
 from rillflow.scheduler.transform import Puller
 from rillflow.types import Header, Ref
 
@@ -25,18 +26,17 @@ class QueueState:
         self.producers: set[str] = set()
         self.filled_by: BackgroundState | None = None
         self.read_by: BackgroundState | None = None
-        self.dropped = 0
 
     @property
     def full(self) -> bool:
         """Whether the next put has to wait, or to drop."""
         return len(self.items) >= self.queue.capacity
 
-    def put(self, envelope: Envelope) -> None:
-        """Add an item; when full, drop as the queue's policy says."""
+    def put(self, envelope: Envelope, stats: NodeStats) -> None:
+        """Add an item; when full, drop as the queue's policy says, and count it."""
         if self.full:
             assert self.queue.when_full != "wait", "whoever fills a queue looks for room first"
-            self.dropped += 1
+            stats.counters["dropped"] += 1
             if self.queue.when_full == "drop_newest":
                 envelope.finish(f"queue full: {self.queue.name}")
                 return
@@ -88,8 +88,12 @@ class EnqueueStep:
         self.stats.items += 1
         for ticket in pulled.tickets:
             ticket.add_pieces(1)
-        state.put(Envelope(pulled.value, pulled.tickets, None, pulled.lazy))
+        state.put(Envelope(pulled.value, pulled.tickets, None, pulled.lazy), self.stats)
         return pulled
+
+    def leave(self) -> None:
+        """Nobody pulls this branch any more: for the queue it has ended."""
+        self.state.producers.discard(self.name)
 
     def held(self) -> list[tuple[Ticket, ...]]:
         """Tickets of what waits for room; the queue has the rest."""
@@ -168,7 +172,7 @@ class BackgroundState:
         self.stats.items += 1
         self.stats.busy += header.wall
         self.stats.answered(self.scheduler.fleet.engine.now() - request.issued, header.wall, 0)
-        self.outqueue.put(Envelope(payload, request.tickets, None, True))
+        self.outqueue.put(Envelope(payload, request.tickets, None, True), self.stats)
         self.pump()
 
     def abandoned(self, request: Request) -> None:

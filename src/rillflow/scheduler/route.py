@@ -58,25 +58,41 @@ class Route:
                 elif pulled is Blocked.PROGRESSED:
                     continue
                 return
-            partition = self._partition(pulled)
-            self.buffers[partition].append(pulled)
+            self._deal(pulled)
             pulled.release()  # absorbed: the source may make the next
-            shard = self.target.shards[partition]
-            if shard.hungry:
-                shard.hungry = False
-                self.target.rearm(shard)
 
-    def _partition(self, envelope: Envelope) -> int:
+    def forget(self, shard: Shard) -> None:
+        """A helper is gone: what waited for it goes to the others."""
+        shard.hungry = False
+        waiting = list(self.buffers[shard.index])
+        self.buffers[shard.index].clear()
+        for envelope in waiting:
+            self._deal(envelope)
+
+    def _deal(self, envelope: Envelope) -> None:
+        active = [s.index for s in self.target.shards if not s.removed]
+        if not active:
+            envelope.finish("no helper left")
+            return
+        partition = self._partition(envelope, active)
+        self.buffers[partition].append(envelope)
+        shard = self.target.shards[partition]
+        if shard.hungry or shard.ended:
+            shard.hungry = shard.ended = False
+            self.target.rearm(shard)
+
+    def _partition(self, envelope: Envelope, active: list[int]) -> int:
         actor = envelope.tickets[0].source.actor
-        if not self.per_shard:
-            count = self.dealt.get(actor, 0)
-            self.dealt[actor] = count + 1
-            return count % self.partitions
-        first = next(s.index for s in self.source.shards if s.actor.name == actor) * self.per_shard
-        helpers = range(first, first + self.per_shard)
-        return min(
-            helpers, key=lambda i: (not self.target.shards[i].hungry, len(self.buffers[i]), i)
-        )
+        if self.per_shard:
+            first = next(s.index for s in self.source.shards if s.actor.name == actor)
+            first *= self.per_shard
+            own = [i for i in active if first <= i < first + self.per_shard]
+            shards = self.target.shards
+            return min(own or active, key=lambda i: (not shards[i].hungry, len(self.buffers[i]), i))
+        count = self.dealt.get(actor, 0)
+        self.dealt[actor] = count + 1
+        wanted = count % self.partitions
+        return wanted if wanted in active else active[count % len(active)]
 
     def _end(self) -> None:
         self.ended = True

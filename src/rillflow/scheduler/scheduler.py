@@ -32,7 +32,6 @@ from rillflow.scheduler.queues import BackgroundState, DequeueStep, EnqueueStep,
 from rillflow.scheduler.route import Route
 from rillflow.scheduler.stats import NodeStats
 from rillflow.scheduler.transform import TransformStep
-from rillflow.seeding import derive_seed
 from rillflow.types import FailurePolicy, Ref
 
 Step = TransformStep | SplitStep | UnionStep | EnqueueStep | DequeueStep | Gather
@@ -108,7 +107,7 @@ class Scheduler:
         if node.kind == "gather":
             step = self._build_gather(node, name)
         elif node.kind == "transform":
-            step = TransformStep(self, self._seeded(node, name), name, pulls[0])
+            step = TransformStep(self, node, name, pulls[0])
         elif node.kind == "split":
             self.steps[node] = SplitStep(self, node, name, pulls[0])
             return
@@ -126,17 +125,6 @@ class Scheduler:
             step = DequeueStep(self, self.queues[node["queue"].uid], name)
         self.steps[node] = step
         self._pulls[node] = step.pull
-
-    def _seeded(self, node: Node, name: str) -> Node:
-        if node["op"] != "shuffle" or node["seed"] is not None:
-            return node
-        seed = derive_seed(self.seed, name)
-        return Node(
-            kind="transform",
-            label=node.label,
-            inputs=node.inputs,
-            options={**node.options, "seed": seed},
-        )
 
     def _build_gather(self, node: Node, name: str) -> Gather:
         gather: Gather = (SyncGather if node["mode"] == "sync" else AsyncGather)(self, node, name)
@@ -168,6 +156,9 @@ class Scheduler:
             if split.detach_port(node["index"]):
                 self.detach(node.inputs[0].inputs[0])
         elif not node.parallel:
+            step = self.steps[node]
+            if isinstance(step, EnqueueStep):
+                step.leave()
             for input_ in node.inputs:
                 if not input_.parallel:
                     self.detach(input_)

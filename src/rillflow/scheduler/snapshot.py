@@ -87,7 +87,6 @@ def take(run: Run[Any], scheduler: Scheduler) -> dict[str, Any]:
             q.queue.name: {
                 "items": [tickets.envelope(e) for e in q.items],
                 "producers": sorted(q.producers),
-                "dropped": q.dropped,
             }
             for q in scheduler.queues.values()
         },
@@ -122,7 +121,6 @@ def restore(run: Run[Any], scheduler: Scheduler, state: dict[str, Any]) -> None:
         saved = state["queues"][queue.queue.name]
         queue.items.extend(_envelope(row, tickets) for row in saved["items"])
         queue.producers = set(saved["producers"])
-        queue.dropped = saved["dropped"]
     for name, saved in state["counters"].items():
         scheduler.stats_of(name).items = saved["items"]
         scheduler.stats_of(name).counters.update(saved["counters"])

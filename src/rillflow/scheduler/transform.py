@@ -15,6 +15,7 @@ from rillflow.graph.node import Node
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
 from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.transforms import Batch, Marks, Outs, make_transform
+from rillflow.seeding import derive_seed
 from rillflow.types import Provenance, Ref
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class DriverContext:
     @property
     def provenance(self) -> Provenance:
         """Which requests made this item, and with which weights."""
-        return tuple(ticket.source for ticket in self._tickets)
+        return tuple(dict.fromkeys(ticket.source for ticket in self._tickets))
 
     @property
     def sources(self) -> tuple[ActorHandle, ...]:
@@ -88,7 +89,8 @@ class TransformStep:
         self.stats = scheduler.stats_of(name)
         self.upstream = pull
         self.ctx = DriverContext(scheduler, name)
-        self.transform = make_transform(node, own_copy(node["fn"], name), self)
+        seed = derive_seed(scheduler.seed, name)
+        self.transform = make_transform(node, own_copy(node["fn"], name), self, seed)
         self.out: deque[Envelope] = deque()
         self.upstream_ended = False
 

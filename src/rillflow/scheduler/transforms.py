@@ -43,7 +43,9 @@ class Transform:
     """whether it needs the value; False: a reference is passed on unread"""
     ended = False
 
-    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
+    def __init__(
+        self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
+    ) -> None:
         self.fn: Any = fn
         self.accounts = accounts
         self.reads = not getattr(fn, "takes_ref", False)
@@ -109,8 +111,10 @@ class Flatten(Transform):
 class Combine(Transform):
     """A flat-map whose callable may collect; provenance collects with it."""
 
-    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
-        super().__init__(node, fn, accounts)
+    def __init__(
+        self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
+    ) -> None:
+        super().__init__(node, fn, accounts, seed)
         self.marks: Marks = ()
 
     def feed(self, value: Any, marks: Marks) -> Outs:
@@ -136,8 +140,10 @@ class Combine(Transform):
 class Batch(Transform):
     """Lists of n."""
 
-    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
-        super().__init__(node, fn, accounts)
+    def __init__(
+        self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
+    ) -> None:
+        super().__init__(node, fn, accounts, seed)
         self.reads = False
         self.n = node["n"]
         self.values: list[Any] = []
@@ -168,11 +174,13 @@ class Batch(Transform):
 class Shuffle(Transform):
     """A reservoir: full, it gives a random element for each new one."""
 
-    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
-        super().__init__(node, fn, accounts)
+    def __init__(
+        self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
+    ) -> None:
+        super().__init__(node, fn, accounts, seed)
         self.reads = False
         self.n = node["n"]
-        self.rng = random.Random(node["seed"])
+        self.rng = random.Random(seed if node["seed"] is None else node["seed"])
         self.buffer: Outs = []
 
     def feed(self, value: Any, marks: Marks) -> Outs:
@@ -205,8 +213,10 @@ class Shuffle(Transform):
 class Limit(Transform):
     """The first n, then the end."""
 
-    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
-        super().__init__(node, fn, accounts)
+    def __init__(
+        self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
+    ) -> None:
+        super().__init__(node, fn, accounts, seed)
         self.reads = False
         self.left = node["n"]
 
@@ -231,8 +241,10 @@ class Limit(Transform):
 class ZipWithSource(Transform):
     """Pairs of source actor and item."""
 
-    def __init__(self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> None:
-        super().__init__(node, fn, accounts)
+    def __init__(
+        self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
+    ) -> None:
+        super().__init__(node, fn, accounts, seed)
         self.reads = False
 
     def feed(self, value: Any, marks: Marks) -> Outs:
@@ -251,9 +263,11 @@ _TRANSFORMS: dict[str, type[Transform]] = {
 }
 
 
-def make_transform(node: Node, fn: Callable[..., Any] | None, accounts: Accounts) -> Transform:
+def make_transform(
+    node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
+) -> Transform:
     """The running form of a transform node; `fn` is this run's own copy of its callable."""
-    return _TRANSFORMS[node["op"]](node, fn, accounts)
+    return _TRANSFORMS[node["op"]](node, fn, accounts, seed)
 
 
 def _as_list(value: Any, rule: str) -> list[Any]:

@@ -1,0 +1,214 @@
+"""A real engine under observation: everything is passed on, and what happens is written down."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+from rillflow.engines.base import ActorSpec, Completed, Engine, Event
+from rillflow.simulation.meters import Meter, Window
+from rillflow.types import Header, Provenance, Ref
+
+Key = tuple[str, str, tuple[str, ...]]
+"""what a pipeline is: the group's uid, the source method, the names of its transforms"""
+_KEPT = 16
+"""payloads kept per pipeline and number of items: they may be large, and hold descriptors"""
+
+
+class Enough(Exception):  # noqa: N818 - a signal: all that was wanted has been seen
+    """Raised out of `wait` to end a run from inside."""
+
+
+class Seen(NamedTuple):
+    """One answer, as the driver saw it."""
+
+    key: Key
+    actor: str
+    pipeline: str
+    seq: int
+    header: Header
+    payload: Ref | None
+    on_the_way: float | None
+    """seconds between sending the request and seeing the answer; None: something else was in the
+    way as well, so that the time says nothing about the transport"""
+
+
+class Recorder(Engine):
+    """Runs a flow on another engine for a while and keeps the answers and the times."""
+
+    counts_cpu = True
+
+    def __init__(self, inner: Engine, seconds: float, enough: int = 20_000, few: int = 8) -> None:
+        self.inner = inner
+        self.name = inner.name
+        self.seconds = seconds
+        self.enough = enough
+        self.few = few
+        self.seen: list[Seen] = []
+        self.operators: dict[str, list[tuple[float, float]]] = {}
+        """processor time and waiting of each call of each driver operator"""
+        self.meters: dict[str, Meter] = {}
+        self.specs: dict[str, ActorSpec] = {}
+        self.messages = 0
+        self.engine_cpu = 0.0
+        """processor time of the driver inside the engine: sending and receiving"""
+        self.window = Window()
+        self._keys: dict[bytes, tuple[str, tuple[str, ...]]] = {}
+        self._pipelines: dict[tuple[str, str], Key] = {}
+        self._asked: dict[int, tuple[str, str, int, bool]] = {}
+        self._sent: dict[int, float] = {}
+        self._unsent: list[int] = []
+        self._in_flight: dict[str, int] = {}
+        self._silent: set[str] = set()
+        self._heard: set[str] = set()
+        self._counts: dict[Key, int] = {}
+        self._payloads: dict[tuple[Key, int], deque[Ref | None]] = {}
+
+    # -- passed on -----------------------------------------------------------------------------
+
+    def open(self, seed: int) -> None:
+        self.inner.open(seed)
+
+    def start(self, spec: ActorSpec) -> None:
+        self.specs[spec.name] = spec
+        self._in_flight[spec.name] = 0
+        self.inner.start(spec)
+
+    def install(self, actor: str, pipeline: str, code: bytes) -> None:
+        if code not in self._keys:
+            self._keys[code] = names_in(code)
+        method, names = self._keys[code]
+        self._pipelines[actor, pipeline] = (self.specs[actor].handle.group.uid, method, names)
+        self.inner.install(actor, pipeline, code)
+
+    def request(
+        self, actor: str, request: int, pipeline: str, seq: int,
+        payload: Ref | None = None, provenance: Provenance = (),
+    ) -> None:  # fmt: skip
+        self._asked[request] = (actor, pipeline, seq, self._in_flight[actor] == 0)
+        self._in_flight[actor] += 1
+        self._unsent.append(request)
+        if actor not in self._heard:
+            self._silent.add(actor)
+        self.messages += 1
+        self.inner.request(actor, request, pipeline, seq, payload, provenance)
+
+    def tell(
+        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
+    ) -> None:
+        self.messages += 1
+        if actor in self.meters:
+            self.meters[actor].told()
+        self.inner.tell(actor, method, payload, spread, version)
+
+    def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
+        self.inner.call(actor, request, method, payload)
+
+    def put(self, value: Any) -> Ref:
+        return self.inner.put(value)
+
+    def kill(self, actor: str) -> None:
+        self.inner.kill(actor)
+
+    def now(self) -> float:
+        return self.inner.now()
+
+    def pids(self) -> dict[str, int]:
+        return self.inner.pids()
+
+    def close(self) -> None:
+        self.inner.close()
+
+    # -- observed ------------------------------------------------------------------------------
+
+    def spend(self, operator: str, wall: float, cpu: float) -> None:
+        if self.window.is_open:
+            cpu = min(cpu, wall)
+            self.operators.setdefault(operator, []).append((cpu, wall - cpu))
+
+    def flush(self) -> None:
+        self._in_engine(lambda: self.inner.flush() or [])
+
+    def wait(self, timeout: float | None) -> list[Event]:
+        self._stop_if_done()
+        if self.window.is_open:
+            left = max(0.0, self.window.until - time.perf_counter())
+            timeout = left if timeout is None else min(timeout, left)
+        events, slept = self._in_engine(lambda: self.inner.wait(timeout))
+        now = time.perf_counter()
+        for event in events:
+            if isinstance(event, Completed) and event.request in self._asked:
+                self._answered(event, now, alone=slept > 1e-5 and len(events) == 1)
+        return events
+
+    def _in_engine(self, work: Callable[[], list[Event]]) -> tuple[list[Event], float]:
+        """Let the engine work; its events, and the seconds in which it slept."""
+        wall, cpu = time.perf_counter(), time.thread_time()
+        for request in self._unsent:
+            self._sent[request] = wall
+        self._unsent.clear()
+        result = work()
+        cpu = time.thread_time() - cpu
+        self.engine_cpu += cpu
+        return result, time.perf_counter() - wall - cpu
+
+    def _answered(self, event: Completed, now: float, alone: bool) -> None:
+        actor, pipeline, seq, first = self._asked.pop(event.request)
+        self._in_flight[actor] -= 1
+        self._heard.add(actor)
+        self._silent.discard(actor)
+        sent = self._sent.pop(event.request)
+        self.messages += 1
+        key = self._pipelines[actor, pipeline]
+        self._counts[key] = self._counts.get(key, 0) + bool(event.header.items)
+        on_the_way = now - sent if alone and first and self.window.is_open else None
+        header = event.header
+        payload = self._shared(event.payload, (key, len(header.items)))
+        self.seen.append(Seen(key, actor, pipeline, seq, header, payload, on_the_way))
+        if actor in self.meters:
+            self.meters[actor].answered(header, now)
+        if not self.window.is_open and not self._silent:
+            self._begin()
+
+    def _shared(self, payload: Ref | None, like: tuple[Key, int]) -> Ref | None:
+        """This payload, or one like it that was kept before."""
+        known = self._payloads.setdefault(like, deque())
+        if len(known) < _KEPT:
+            known.append(payload)
+            return payload
+        known.rotate()
+        return known[0]
+
+    def _begin(self) -> None:
+        """Every actor that was asked has answered once: constructors and imports are behind us."""
+        self.messages, self.engine_cpu = 0, 0.0
+        for actor, pid in self.inner.pids().items():
+            self.meters[actor] = Meter(pid, self.specs[actor].handle.group.uid)
+        self.window.open(self.seconds)
+
+    def _stop_if_done(self) -> None:
+        if not self.window.is_open:
+            return
+        now = time.perf_counter()
+        scarce = min(self._counts.values()) < self.few
+        if len(self.seen) >= self.enough or now >= self.window.latest:
+            raise Enough
+        if now >= self.window.until:
+            if not scarce:
+                raise Enough
+            self.window.until += self.seconds / 4  # slow work: go on for a few more samples
+
+    def finish(self) -> None:
+        """The run is over: read the clocks of the driver and the machine."""
+        if self.window.is_open:
+            self.window.close(sum(meter.cpu for meter in self.meters.values()))
+
+
+def names_in(code: bytes) -> tuple[str, tuple[str, ...]]:
+    """The method and the names of the transforms in the code of a pipeline."""
+    method, chain = cloudpickle.loads(code)
+    return method, tuple(name for name, _ in chain)

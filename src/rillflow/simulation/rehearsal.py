@@ -1,0 +1,213 @@
+"""The engine of a prediction: virtual actors that give recorded answers, after recorded times.
+
+The actors themselves are not created, so their work costs nothing here. The driver's operators are
+really run, because they decide what happens: what is sent to whom, what is dropped, what comes
+next. Only their virtual cost is the recorded one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from rillflow.engines.base import ActorSpec, Completed, Event
+from rillflow.engines.faults import Fault
+from rillflow.engines.latency import Latency
+from rillflow.engines.sim import Asked, Sim, SimActor, with_times
+from rillflow.errors import RunError
+from rillflow.graph.handles import ActorHandle
+from rillflow.simulation.calibration import Answer, Calibration
+from rillflow.simulation.recorder import Enough, names_in
+from rillflow.types import Header, Ref
+
+MESSAGES = "(messages)"
+"""the driver's own work: sending, receiving, scheduling"""
+
+
+_ONE = ((0,),)
+"""one item, made by this request: the usual answer"""
+
+
+class Bounded(Sim):
+    """A simulation that ends itself after so many answers, or so much virtual time."""
+
+    def __init__(
+        self, latency: Latency = None, *, cores: int | None = None, transport: float = 0.0,
+        answers: int | None = None, seconds: float | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(latency, cores=cores, transport=transport)
+        self.most = answers
+        self.seconds = seconds
+        self.answers = 0
+
+    @property
+    def progress(self) -> float:
+        """How much of what was asked for is done; 1 is all."""
+        by_answers = self.answers / self.most if self.most else 0.0
+        return max(by_answers, self.clock / self.seconds if self.seconds else 0.0)
+
+    def wait(self, timeout: float | None) -> list[Event]:
+        if self.progress >= 1.0:
+            raise Enough
+        events = super().wait(timeout)
+        self.answers += sum(isinstance(event, Completed) for event in events)
+        return events
+
+
+class _Here(Ref):
+    """A recorded `(actor, item)` pair, as if this actor had made it."""
+
+    __slots__ = ("handle", "pair")
+
+    def __init__(self, pair: Ref, handle: ActorHandle) -> None:
+        self.pair = pair
+        self.handle = handle
+
+    def get(self) -> Any:
+        value = self.pair.get()
+        return [self._own(v) for v in value] if isinstance(value, list) else self._own(value)
+
+    def _own(self, value: Any) -> Any:
+        if isinstance(value, tuple) and value and isinstance(value[0], ActorHandle):
+            return (self.handle, *value[1:])
+        return value
+
+
+class StandIn:
+    """A virtual actor: for each of its pipelines, recorded answers in random order."""
+
+    def __init__(self, spec: ActorSpec, calibration: Calibration, rng: random.Random) -> None:
+        self.handle = spec.handle
+        self.version = 0
+        self.calibration = calibration
+        self.rng = rng
+        self.scripts: dict[str, Iterator[tuple[Answer, list[int]]]] = {}
+
+    def install(self, pipeline: str, method: str, names: tuple[str, ...]) -> None:
+        """Learn a pipeline: find what was recorded of it."""
+        self.scripts[pipeline] = self._script((self.handle.group.uid, method, names))
+
+    def _script(self, key: Any) -> Iterator[tuple[Answer, list[int]]]:
+        segments = self.calibration.pipelines.get(key)
+        if segments is None:
+            raise RunError(
+                f"simulate: no answer of {self.handle.group.name!r} ({key[1]}) was seen while the "
+                "flow was measured. Let it run longer with measure_seconds=, or state latencies."
+            )
+        while True:
+            asked: list[int] = []
+            for answer in self.rng.choice(segments):
+                yield answer, asked
+
+    def answer(self, pipeline: str, seq: int) -> tuple[Answer, Header]:
+        """The next recorded answer, with the numbers of this actor's own requests."""
+        answer, asked = next(self.scripts[pipeline])
+        asked.append(seq)
+        header = answer.header
+        if header.items != _ONE or header.dropped:
+            header = header._replace(
+                items=tuple(tuple(asked[-1 - ago] for ago in item) for item in header.items),
+                dropped=tuple((asked[-1 - ago], name) for ago, name in header.dropped),
+                kept=tuple(asked[-1 - ago] for ago in header.kept),
+                version=self.version,
+            )
+        else:
+            header = header._replace(items=((seq,),), version=self.version)
+        return answer, header
+
+    def tell(self, method: str, payload: Ref, spread: bool, version: int | None) -> None:
+        """A message: only its version is remembered."""
+        if version is not None:
+            self.version = version
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Rehearsal(Bounded):
+    """A simulation from a calibration; nothing of the actors is executed."""
+
+    def __init__(self, calibration: Calibration, **options: Any) -> None:
+        super().__init__(**options)
+        self.calibration = calibration
+        self._codes: dict[bytes, tuple[str, tuple[str, ...]]] = {}
+        self._inline: deque[tuple[SimActor, Event, float, float]] = deque()
+
+    def _make_host(self, spec: ActorSpec) -> StandIn:
+        return StandIn(spec, self.calibration, self._model.rng)
+
+    def install(self, actor: str, pipeline: str, code: bytes) -> None:
+        if code not in self._codes:
+            self._codes[code] = names_in(code)
+
+        def job(it: SimActor) -> None:
+            it.host.install(pipeline, *self._codes[code])
+            self._next_job(it)
+
+        self._post(self._actors[actor], job)
+
+    # -- the driver pays for every message -----------------------------------------------------
+
+    def request(self, actor: str, *rest: Any, **more: Any) -> None:
+        self._pay(actor)
+        super().request(actor, *rest, **more)
+
+    def tell(
+        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
+    ) -> None:
+        self._pay(actor)
+
+        def job(it: SimActor) -> None:
+            it.host.tell(method, payload, spread, version)
+            self._time.work(self._at_actor(it), 0.0, lambda: self._next_job(it))
+
+        self._arrive(self._actors[actor], job)
+
+    def wait(self, timeout: float | None) -> list[Event]:
+        events = super().wait(timeout)
+        for event in events:
+            self._pay(event.actor)
+        return events
+
+    def spend(self, operator: str, wall: float, cpu: float) -> None:
+        calls = self.calibration.operators.get(operator)
+        if calls is None:  # it was not called during the measurement; then this is all we know
+            self._occupy(operator, min(cpu, wall), max(0.0, wall - cpu))
+        else:
+            self._occupy(operator, *self._model.rng.choice(calls))
+
+    def _pay(self, actor: str) -> None:
+        if self._actors[actor].spec.placement != "driver":
+            self._occupy(MESSAGES, self.calibration.per_message, 0.0)
+
+    # -- actors --------------------------------------------------------------------------------
+
+    def _at_actor(self, actor: SimActor) -> float:
+        return self.calibration.at_actor.get(actor.spec.handle.group.uid, 0.0)
+
+    def _perform(
+        self, actor: SimActor, asked: Asked, fault: Fault | None
+    ) -> tuple[Event, float, float]:
+        spec = actor.spec
+        answer, header = actor.host.answer(asked.pipeline, asked.seq)
+        payload = None if answer.payload is None else _Here(answer.payload, spec.handle)
+        event = Completed(spec.name, spec.incarnation, asked.request, header, payload)
+        return event, answer.cpu + self._at_actor(actor), answer.wait
+
+    def _finish_after(self, actor: SimActor, answer: Event, cpu: float, wait: float) -> None:
+        if actor.spec.placement == "driver":
+            self._inline.append((actor, answer, cpu, wait))
+        else:
+            super()._finish_after(actor, answer, cpu, wait)
+
+    def _advance(self, until: float | None) -> bool:
+        if not self._inline:
+            return super()._advance(until)
+        # an actor that lives in the driver works when the driver has nothing else to do
+        actor, answer, cpu, wait = self._inline.popleft()
+        seconds = self._occupy(actor.spec.name, cpu, wait)
+        self._deliver(actor, with_times(answer, seconds, cpu))
+        self._next_job(actor)
+        return True

@@ -1,0 +1,134 @@
+"""One simulated run: the flow on one number of workers, and what it showed after the warm-up."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from rillflow.engines.run import Run
+from rillflow.graph.node import Node
+from rillflow.scheduler.gather import Gather
+from rillflow.scheduler.stats import ResourceStats, verdict
+from rillflow.simulation.recorder import Enough
+from rillflow.simulation.rehearsal import Bounded
+from rillflow.simulation.report import SimulationRow
+
+_WARM_UP = 0.25
+"""share of a run that is not counted: at first all workers begin at the same moment"""
+_FULL = 0.9
+"""cores this busy are what limits a flow"""
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """The counters of a simulated run at one time."""
+
+    clock: float = 0.0
+    outputs: int = 0
+    operators: dict[str, float] = field(default_factory=dict)
+    """virtual seconds each operator has worked, over all its shards"""
+    groups: dict[str, float] = field(default_factory=dict)
+    driver: float = 0.0
+    work: float = 0.0
+    """processor time used by all"""
+    lag: int = 0
+    answers: int = 0
+
+
+def trial(root: Node, engine: Bounded, workers: int, items: int | None, seed: int) -> SimulationRow:
+    """Run a flow on a simulation until it says enough, or `items` have come out."""
+    run: Run[object] = Run(root, engine, seed=seed)
+    with run:
+        warm, outputs, at = _Moment(), 0, 0.0
+        with suppress(Enough):
+            for outputs, _ in enumerate(run, 1):
+                at = engine.clock
+                done = outputs / items if items else engine.progress
+                if warm.outputs == 0 and done >= _WARM_UP:
+                    warm = _moment(run, engine, outputs)
+                if done >= 1:
+                    break
+        end = _moment(run, engine, outputs)
+        if end.outputs == warm.outputs:  # too short for a warm-up
+            warm = _Moment()
+        seconds = at - warm.clock
+        resources = _resources(run, engine, warm, end)
+        lags = [run.stats().operator(gather.name).lag_max for gather in _gathers(run)]
+        return SimulationRow(
+            workers=workers,
+            throughput=(end.outputs - warm.outputs) / seconds if seconds > 0 else 0.0,
+            lag_mean=(end.lag - warm.lag) / max(1, end.answers - warm.answers),
+            lag_max=max(lags, default=0),
+            operators=_operators(run, warm, end),
+            resources={line.name: line.utilisation for line in resources},
+            bottleneck=_bottleneck(resources, engine.cores.count, end.clock - warm.clock),
+            items=end.outputs - warm.outputs,
+            seconds=seconds,
+        )
+
+
+def _gathers(run: Run[Any]) -> list[Gather]:
+    return [step for step in run._scheduler.steps.values() if isinstance(step, Gather)]
+
+
+def _moment(run: Run[Any], engine: Bounded, outputs: int) -> _Moment:
+    # `run.stats()` says what happened since the beginning; here it is what happened between two
+    # moments, so the counters themselves are read.
+    scheduler = run._scheduler
+    busy = {
+        name: scheduler.stats_of(name).busy if node.parallel else engine.spent.get(name, 0.0)
+        for node, name in run.program.names.items()
+        if node.kind != "port"
+    }
+    busy |= {state.operator: state.stats.busy for state in scheduler.backgrounds}
+    groups: dict[str, float] = {}
+    for actor in scheduler.fleet.actors.values():
+        uid = actor.handle.group.uid
+        groups[uid] = groups.get(uid, 0.0) + actor.busy
+    gathers = [gather.stats for gather in _gathers(run)]
+    return _Moment(
+        engine.clock, outputs, busy, groups, sum(engine.spent.values()), engine.cores.work,
+        sum(stats.lag_sum for stats in gathers), sum(stats.answers for stats in gathers),
+    )  # fmt: skip
+
+
+def _operators(run: Run[Any], warm: _Moment, end: _Moment) -> dict[str, float]:
+    seconds = end.clock - warm.clock
+    nodes = {name: node for node, name in run.program.names.items()}
+    shares = {}
+    for name, busy in end.operators.items():
+        node = nodes.get(name)
+        shards = len(run.program.shards(node)) if node is not None and node.parallel else 1
+        shares[name] = _share(busy - warm.operators.get(name, 0.0), seconds * shards)
+    return shares
+
+
+def _resources(run: Run[Any], engine: Bounded, warm: _Moment, end: _Moment) -> list[ResourceStats]:
+    """The places where work is done, with their busy share after the warm-up."""
+    seconds = end.clock - warm.clock
+    _, *groups = run.stats().resources
+    lines = [ResourceStats("driver", 1, _share(end.driver - warm.driver, seconds))]
+    for group, line in zip(run.program.groups, groups, strict=True):
+        busy = end.groups.get(group.uid, 0.0) - warm.groups.get(group.uid, 0.0)
+        lines.append(ResourceStats(line.name, line.count, _share(busy, seconds * line.count)))
+    if engine.cores.count is not None:
+        share = _share(end.work - warm.work, seconds * engine.cores.count)
+        lines.append(ResourceStats("cores", engine.cores.count, share))
+    return lines
+
+
+def _bottleneck(resources: list[ResourceStats], cores: int | None, seconds: float) -> str:
+    """The verdict of a run, with one more suspect: the cores."""
+    places = [line for line in resources if line.name != "cores"]
+    for line in resources:
+        if line.name == "cores" and line.utilisation >= _FULL:
+            return (
+                f"Bottleneck: the {cores} cores, busy {line.utilisation:.0%} of the time. "
+                "To go faster, add cores or make the work cheaper; more workers will not help."
+            )
+    return verdict(places, seconds)
+
+
+def _share(busy: float, available: float) -> float:
+    return min(1.0, busy / available) if available > 0 else 0.0

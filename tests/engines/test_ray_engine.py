@@ -1,0 +1,463 @@
+"""The ray engine: what is its own. What all engines share is in the conformance suite."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import rillflow as rf
+from rillflow.engines import ray as ray_module
+from rillflow.engines.base import ActorSpec, Event, Failed, Lost
+from rillflow.engines.ray import RayEngine, RayRef
+from rillflow.errors import ActorStartError, EngineError, OperatorError, WorkerLost
+
+ray = pytest.importorskip("ray")
+
+pytestmark = [pytest.mark.ray, pytest.mark.proc]
+
+# Actors need not import this file, with all that it imports, to find their classes in it.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def users_ray() -> Iterator[None]:
+    """A Ray that the user has started; every test leaves it running."""
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=200 * 2**20,
+    )
+    yield
+    ray.shutdown()
+
+
+class Worker:
+    """Answers with its name and the newest weights."""
+
+    def __init__(self, info: Any) -> None:
+        self.info, self.weights = info, 0
+
+    def next(self) -> tuple[str, int, int]:
+        time.sleep(0.001)
+        return self.info.name, self.info.incarnation, self.weights
+
+    def set_weights(self, weights: int) -> None:
+        self.weights = weights
+
+    def fail(self, _: Any) -> None:
+        raise LookupError("in the handler")  # the user's line
+
+
+class Publish(rf.Operator):  # type: ignore[type-arg]
+    """Sends the number of items so far, as weights, to all workers or to those of the item."""
+
+    def __init__(self, to: Any = None) -> None:
+        self.to, self.version = to, 0
+
+    def __call__(self, item: Any, ctx: rf.Context) -> Any:
+        self.version += 1
+        to = ctx.sources if self.to is None else self.to
+        ctx.send(to, "set_weights", self.version, version=self.version)
+        return item
+
+
+def gone(pids: list[int], seconds: float = 5.0) -> bool:
+    """Whether all processes end within the time."""
+    deadline = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# -- items and messages ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        lambda: rf.from_range(7, 2).for_each(lambda x: x * x).gather_sync(),
+        lambda: rf.from_range(9, 2).filter(lambda x: x % 3).batch(2).gather_sync().flatten(),
+        lambda: rf.from_range(4, 1).gather_sync().flatten().for_each(lambda x: x + 1, on="thread"),
+    ],
+)
+def test_synchronous_flows_give_what_sim_gives(flow: Callable[[], Any]) -> None:
+    assert flow().take(20, engine="ray") == flow().take(20, engine="sim")
+
+
+def test_actors_may_live_in_the_driver_and_its_threads() -> None:
+    flow = rf.from_range(4, 2, placement="thread").gather_sync().flatten()
+    assert flow.take(9, engine="ray") == [0, 2, 1, 3]
+    flow = rf.from_range(4, 2, placement="driver").gather_sync().flatten()
+    assert flow.take(9, engine="ray") == [0, 2, 1, 3]
+
+
+def test_a_message_is_handled_before_later_requests() -> None:
+    workers = rf.Actors.of(Worker, 2, name="worker")
+    flow = rf.from_actors(workers).gather_sync().for_each(Publish(workers))
+    with flow.run("ray") as run:
+        for turn in range(20):
+            assert [weights for _, _, weights in next(run)] == [turn, turn]
+
+
+def test_each_worker_sees_the_answer_to_its_own_item() -> None:
+    workers = rf.Actors.of(Worker, 2, name="worker")
+    newest = {"worker-0": 0, "worker-1": 0}
+    with rf.from_actors(workers).gather_async().for_each(Publish()).run("ray") as run:
+        for version in range(1, 41):
+            name, _, weights = next(run)
+            assert weights == newest[name]
+            newest[name] = version
+        assert run.call("worker-0", "next")[2] == newest["worker-0"]
+        assert run.ledger().balanced
+
+
+@pytest.mark.parametrize("size", [10, 150_000])
+def test_arrays_arrive_read_only(size: int) -> None:
+    class Arrays:
+        writeable = None
+
+        def next(self) -> Any:
+            return np.full(size, 1.0), self.writeable
+
+        def take(self, array: Any) -> None:
+            self.writeable = array.flags.writeable
+
+    class Send(rf.Operator):  # type: ignore[type-arg]
+        def __call__(self, item: Any, ctx: rf.Context) -> Any:
+            ctx.send(ctx.sources, "take", np.ones(size))
+            return item
+
+    actors = rf.Actors.of(Arrays, 1)
+    first, second = rf.from_actors(actors).gather_async().for_each(Send()).take(2, engine="ray")
+    assert first[0].sum() == size
+    assert not first[0].flags.writeable
+    assert second[1] is False
+
+
+def test_rollouts_reach_a_second_group_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rollouts:
+        def next(self) -> Any:
+            return {"obs": np.ones(150_000)}
+
+    class Replay:
+        total = 0.0
+
+        def add(self, batch: Any) -> None:
+            self.total += batch["obs"].sum()
+
+        def sum(self) -> float:
+            return self.total
+
+    class Store(rf.Operator):  # type: ignore[type-arg]
+        takes_ref = True
+
+        def __init__(self, replay: Any) -> None:
+            self.replay = replay
+
+        def __call__(self, ref: Any, ctx: rf.Context) -> int:
+            ctx.send(self.replay, "add", ref)
+            return 0
+
+    reads = []
+    get = RayRef.get
+    monkeypatch.setattr(RayRef, "get", lambda ref: reads.append(ref.sent) or get(ref))
+    replay = rf.Actors.of(Replay, 1, name="replay")
+    flow = rf.from_actors(rf.Actors.of(Rollouts, 2)).gather_async().for_each(Store(replay))
+    with flow.run("ray") as run:
+        for _ in range(6):
+            next(run)
+        assert reads == []
+        assert run.call(replay[0], "sum") == 6 * 150_000.0
+
+
+def test_a_large_message_is_serialised_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Send(rf.Operator):  # type: ignore[type-arg]
+        def __init__(self, to: Any) -> None:
+            self.to = to
+
+        def __call__(self, item: Any, ctx: rf.Context) -> Any:
+            ctx.send(self.to, "set_weights", np.ones(100_000))
+            return item
+
+    puts = []
+    put = ray.put
+    monkeypatch.setattr(ray, "put", lambda value: puts.append(1) or put(value))
+    workers = rf.Actors.of(Worker, 2)
+    with rf.from_actors(workers).gather_sync().for_each(Send(workers)).run("ray") as run:
+        next(run)
+        next(run)
+    assert len(puts) == 2
+
+
+# -- errors of user code ---------------------------------------------------------------------------
+
+
+def test_a_constructor_error_is_the_users_own() -> None:
+    class Broken:
+        def __init__(self) -> None:
+            raise ValueError("no such level")  # the user's line
+
+        def next(self) -> None: ...
+
+    with pytest.raises(ActorStartError, match="no such level") as caught:
+        rf.from_actors(rf.Actors.of(Broken, 1, name="broken")).gather_sync().take(1, engine="ray")
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert "the user's line" in caught.value.failure.frame
+
+
+def test_an_error_in_a_request_names_operator_actor_and_line() -> None:
+    def halve(x: int) -> float:
+        return 1 / x  # the user's line
+
+    flow = rf.from_range(3, 1).for_each(halve).gather_sync()
+    with pytest.raises(ZeroDivisionError) as caught:
+        flow.take(3, engine="ray")
+    error = caught.value
+    assert isinstance(error, OperatorError)
+    assert error.actor == "range-0"
+    assert "halve" in error.operator
+    assert "the user's line" in error.failure.frame
+
+
+def test_an_item_that_cannot_be_pickled_is_an_error_of_its_request() -> None:
+    flow = rf.from_range(3, 1).for_each(lambda _: sys._getframe()).gather_sync()
+    with pytest.raises(TypeError, match="pickle"):
+        flow.take(3, engine="ray")
+
+
+def test_an_error_in_a_message_handler_comes_with_the_next_answer() -> None:
+    class Tease(rf.Operator):  # type: ignore[type-arg]
+        def __call__(self, item: Any, ctx: rf.Context) -> Any:
+            ctx.send(ctx.sources, "fail", None)
+            return item
+
+    run = rf.from_actors(rf.Actors.of(Worker, 1)).gather_async().for_each(Tease()).run("ray")
+    with run:
+        next(run)
+        with pytest.raises(LookupError) as caught:
+            next(run)
+    assert isinstance(caught.value, OperatorError)
+    assert "the user's line" in caught.value.failure.frame
+
+
+# -- loss ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def engine() -> Iterator[RayEngine]:
+    """An engine with one actor and no run."""
+    engine = RayEngine()
+    engine.open(0)
+    actors = rf.Actors.of(Worker, 1, name="worker")
+    code = cloudpickle.dumps((Worker, (), {}))
+    engine.start(ActorSpec("worker-0", 0, 0, 1, "process", code, actors[0]))
+    yield engine
+    engine.close()
+
+
+def first_event(engine: RayEngine, seconds: float) -> Event:
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        for event in engine.wait(left):
+            return event
+    raise AssertionError(f"nothing happened in {seconds} s")
+
+
+def test_the_death_of_an_idle_actor_is_noticed(engine: RayEngine) -> None:
+    os.kill(engine.pids()["worker-0"], signal.SIGKILL)
+    event = first_event(engine, 2.0)
+    assert isinstance(event, Lost)
+    assert event.reason.startswith("ActorDiedError: ")
+    assert "\n" not in event.reason
+    assert engine.wait(0.2) == []
+    assert engine.pids() == {}
+
+
+def test_an_idle_actor_reports_a_message_that_failed(engine: RayEngine) -> None:
+    for _ in range(2):
+        engine.tell("worker-0", "fail", engine.put(None), False, None)
+        event = first_event(engine, 5.0)
+        assert isinstance(event, Failed)
+        assert event.request is None
+        assert event.failure.type_name == "LookupError"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_message_whose_data_is_lost_is_reported(engine: RayEngine, alone: bool) -> None:
+    engine.install("worker-0", "line", cloudpickle.dumps(("next", [])))
+    ref = engine.put(np.ones(100_000))
+    assert isinstance(ref, RayRef)
+    ray._private.internal_api.free([ref.sent])
+    engine.tell("worker-0", "set_weights", ref, False, None)
+    if not alone:
+        engine.request("worker-0", 1, "line", 0)
+    event = first_event(engine, 5.0)
+    assert isinstance(event, Failed)
+    assert event.request == (None if alone else 1)
+    with pytest.raises(EngineError, match="its data is lost"):
+        ref.get()
+
+
+def test_nothing_is_heard_of_a_killed_actor(engine: RayEngine) -> None:
+    pid = engine.pids()["worker-0"]
+    engine.kill("worker-0")
+    assert gone([pid])
+    assert engine.wait(0.2) == []
+
+
+def workers_and_run(on_failure: Any) -> tuple[Any, dict[str, int]]:
+    workers = rf.Actors.of(Worker, 2, name="worker")
+    flow = rf.from_actors(workers).gather_async().for_each(Publish(workers))
+    run = flow.run("ray", on_failure=on_failure)
+    for _ in range(10):
+        next(run)
+    return run, {name: about["pid"] for name, about in run.workers().items()}
+
+
+def test_a_killed_worker_raises_within_two_seconds() -> None:
+    run, pids = workers_and_run("raise")
+    with run, pytest.raises(WorkerLost, match="'worker-1'"):  # noqa: PT012
+        os.kill(pids["worker-1"], signal.SIGKILL)
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            next(run)
+    assert gone(list(pids.values()))
+
+
+def test_a_killed_worker_is_restarted_with_the_newest_weights() -> None:
+    run, pids = workers_and_run("restart")
+    with run:
+        os.kill(pids["worker-1"], signal.SIGKILL)
+        version = 10
+        while True:
+            name, incarnation, weights = next(run)
+            version += 1
+            if incarnation == 1:
+                break
+            assert version < 5000
+        assert name == "worker-1"
+        assert weights > 0
+        assert run.workers()["worker-1"]["pid"] != pids["worker-1"]
+        assert run.workers()["worker-1"]["restarts"] == 1
+        assert run.ledger().balanced
+
+
+def test_a_flow_goes_on_without_a_killed_worker() -> None:
+    run, pids = workers_and_run("shrink")
+    with run:
+        os.kill(pids["worker-1"], signal.SIGKILL)
+        deadline = time.monotonic() + 2.0
+        while run.counters["shrunk"] == 0 and time.monotonic() < deadline:
+            next(run)
+        assert run.counters["shrunk"] == 1
+        assert {next(run)[0] for _ in range(10)} == {"worker-0"}
+
+
+# -- the engine and its Ray ------------------------------------------------------------------------
+
+
+def test_stop_ends_the_actors_and_leaves_the_users_ray(tmp_path: Any) -> None:
+    class Closing:
+        def next(self) -> int:
+            return os.getpid()
+
+        def close(self) -> None:
+            (tmp_path / "closed").touch()
+
+    run = rf.from_actors(rf.Actors.of(Closing, 1)).gather_sync().flatten().run("ray")
+    pid = next(run)
+    run.stop()
+    run.stop()
+    assert (tmp_path / "closed").exists()
+    assert gone([pid])
+    assert ray.is_initialized()
+
+
+def test_building_starts_nothing_and_an_engine_serves_one_run() -> None:
+    engine = RayEngine()
+    assert engine.pids() == {}
+    flow = rf.from_range(2, 1, placement="driver").gather_sync()
+    assert flow.take(1, engine=engine) == [[0]]
+    with pytest.raises(EngineError, match="one run"):
+        flow.take(1, engine=engine)
+
+
+def test_ray_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EngineError, match="submit it as a Ray job"):
+        RayEngine("ray://127.0.0.1:10001")
+    monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
+    with pytest.raises(EngineError, match="Ray Client"):
+        RayEngine()
+
+
+def test_a_missing_or_old_ray_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "__version__", "2.9.3")
+    with pytest.raises(EngineError, match=r"2\.57 or newer"):
+        RayEngine()
+    monkeypatch.setattr(ray_module, "ray", None)
+    with pytest.raises(EngineError, match=r"pip install 'rillflow\[ray\]'"):
+        RayEngine()
+
+
+SCRIPT = """
+import os, time
+import rillflow as rf
+
+class Item:
+    def __init__(self, x): self.x = x
+
+class Source:
+    def __init__(self): self.n = 0
+    def next(self):
+        self.n += 1
+        return Item((self.n, os.getpid()))
+
+flow = rf.from_actors(rf.Actors.of(Source, 1)).gather_sync().flatten()
+run = flow.run("ray")
+first, second = next(run), next(run)
+assert type(first) is type(second) is Item
+import ray
+assert ray.is_initialized()
+run.stop()
+assert not ray.is_initialized()
+try:
+    big = rf.from_actors(rf.Actors.of(Source, 1, resources={"num_cpus": 1e6})).gather_sync()
+    big.take(1, engine="ray")
+except rf.EngineError as error:
+    assert "no room for actor 'source-0'" in str(error)
+    print(first.x[1])
+"""
+
+
+def test_a_script_gets_a_ray_of_its_own_and_takes_it_down_again() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stderr == ""
+    assert gone([int(done.stdout)])
