@@ -17,8 +17,7 @@ MAY_IMPORT = {
     "ops": {"errors", "types", "graph"},
     "scheduler": {"errors", "types", "seeding", "graph", "engines.base"},
     "engines": {"errors", "types", "seeding", "graph", "scheduler"},
-    "simulation": {"errors", "types", "graph", "engines", "scheduler"},
-    "simulate": {"errors", "types", "graph", "engines", "scheduler"},
+    "simulation": {"errors", "types", "seeding", "graph", "engines", "scheduler"},
     "testing": {"errors", "types", "graph", "ops", "scheduler", "engines"},
 }
 """what a part may import at the top of its modules, besides itself; `rillflow` itself is the face"""
@@ -61,9 +60,9 @@ def test_a_layer_imports_only_what_is_below_it(path: Path) -> None:
 
 
 def test_only_the_ray_engine_imports_ray() -> None:
-    """Ray is optional: one file knows it."""
+    """Ray is optional: the engine and the actor class it ships know it."""
     for path in SRC.rglob("*.py"):
-        if path.name == "ray.py":
+        if path.name in ("ray.py", "ray_host.py"):
             continue
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
@@ -77,5 +76,4 @@ def test_files_keep_to_one_concept() -> None:
     """A file above 400 lines asks to be split."""
     long = {str(p.relative_to(SRC)): n for p in SRC.rglob("*.py")
             if (n := p.read_text().count("\n")) > 400}  # fmt: skip
-    known = {"graph/flow.py"}  # the two handle classes: one overload or docstring per operator
-    assert set(long) <= known, long
+    assert not long

@@ -1,5 +1,7 @@
 """rillflow: distributed reinforcement learning as typed dataflow over actors."""
 
+from typing import TYPE_CHECKING, Any
+
 from rillflow.engines.base import Engine as Engine
 from rillflow.engines.run import Run as Run
 from rillflow.errors import ActorStartError as ActorStartError
@@ -15,13 +17,13 @@ from rillflow.errors import RunError as RunError
 from rillflow.errors import TypeMismatch as TypeMismatch
 from rillflow.errors import WorkerLost as WorkerLost
 from rillflow.graph.flow import Flow as Flow
-from rillflow.graph.flow import ParallelFlow as ParallelFlow
 from rillflow.graph.handles import ActorHandle as ActorHandle
 from rillflow.graph.handles import Actors as Actors
 from rillflow.graph.handles import Background as Background
 from rillflow.graph.handles import Queue as Queue
 from rillflow.graph.merge import Concurrently as Concurrently
 from rillflow.graph.merge import Union as Union
+from rillflow.graph.parallel import ParallelFlow as ParallelFlow
 from rillflow.graph.queues import Dequeue as Dequeue
 from rillflow.graph.queues import Enqueue as Enqueue
 from rillflow.ops.context import Context as Context
@@ -34,4 +36,30 @@ from rillflow.types import ActorInfo as ActorInfo
 from rillflow.types import FailurePolicy as FailurePolicy
 from rillflow.types import Ref as Ref
 
+if TYPE_CHECKING:
+    from rillflow.engines.local import Local as Local
+    from rillflow.engines.ray import RayEngine as RayEngine
+    from rillflow.engines.sim import Sim as Sim
+    from rillflow.simulation import simulate as simulate
+
 __version__ = "0.1.0"
+
+_LAZY = {
+    "Local": "rillflow.engines.local",
+    "RayEngine": "rillflow.engines.ray",
+    "Sim": "rillflow.engines.sim",
+    "simulate": "rillflow.simulation",
+}
+"""names whose modules are imported when they are first used, so that `import rillflow` is quick"""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'rillflow' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

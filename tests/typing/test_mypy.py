@@ -8,9 +8,9 @@ from pathlib import Path
 
 GOOD = """
 import rillflow as rf
-def half(x: int) -> float: ...
-def shout(x: float) -> str: ...
-def keep(x: float) -> bool: ...
+def half(x: int) -> float: raise NotImplementedError
+def shout(x: float) -> str: raise NotImplementedError
+def keep(x: float) -> bool: raise NotImplementedError
 halves: rf.ParallelFlow[float] = rf.from_range(4).for_each(half)
 flow: rf.Flow[str] = halves.gather_async(num_async=2).filter(keep).for_each(shout)
 rounds: rf.Flow[list[float]] = halves.gather_sync()
@@ -21,7 +21,7 @@ with flow.run("sim", seed=1) as run:
         item.upper()
 words: list[str] = flow.take(3, engine="sim")
 class Count(rf.Operator[str, int]):
-    def __call__(self, item: str, ctx: rf.Context) -> int: ...
+    def __call__(self, item: str, ctx: rf.Context) -> int: raise NotImplementedError
 numbers: rf.Flow[int] = flow.for_each(Count())
 queued: rf.Flow[str] = flow.for_each(rf.Enqueue(rf.Queue(capacity=2)))
 """
@@ -36,9 +36,9 @@ BAD = {
 
 HEAD = """
 import rillflow as rf
-def half(x: int) -> float: ...
-def length(x: str) -> int: ...
-def length_is_odd(x: str) -> bool: ...
+def half(x: int) -> float: raise NotImplementedError
+def length(x: str) -> int: raise NotImplementedError
+def length_is_odd(x: str) -> bool: raise NotImplementedError
 """
 
 

@@ -7,7 +7,7 @@ call, so that everything happens at most once.
   A large item stays where it is until somebody reads it, and goes from actor to actor as a
   reference; a small one rides along with its header.
 - *A message* leaves together with the next request to its actor, or when the driver has to wait:
-  one call instead of two. It has no answer. If its handler raises, the next answer of the actor
+  one call instead of two. (One with large data leaves by itself, as that may be lost on its way.) It has no answer. If its handler raises, the next answer of the actor
   says so, or, when none is due, the watch call does.
 - *User exceptions* come back as data. What Ray itself raises is infrastructure: the actor is lost.
 - *The watch call* stays open for as long as the actor lives, in a concurrency group of its own.
@@ -97,6 +97,11 @@ class _RayActor:
         self.outbox: list[tuple[tuple[Any, ...], Any]] = []
         """messages that have not left yet: what they are, and their payloads"""
 
+    @property
+    def lossy(self) -> bool:
+        """Whether a message points to data that could be lost on its way."""
+        return any(not isinstance(sent, bytes) for _, sent in self.outbox)
+
     def collected(self) -> tuple[list[tuple[Any, ...]], list[Any]]:
         """The messages that leave now."""
         outbox, self.outbox = self.outbox, []
@@ -179,6 +184,8 @@ class RayEngine(Engine):
         if actor in self._inside.actors:
             self._inside.post(actor, request_job(request, pipeline, seq, payload, provenance))
         elif there := self._actors.get(actor):
+            if there.lossy:
+                self._deliver(there)
             messages, sent = there.collected()
             if payload is not None:
                 sent.append(_sendable(payload))
@@ -303,14 +310,13 @@ class RayEngine(Engine):
 
     def _deliver(self, actor: _RayActor) -> None:
         """Send messages without a request."""
+        lossy = actor.lossy
         messages, sent = actor.collected()
-        if not messages or self._actors.get(actor.name) is not actor:
-            return
-        lossy = not all(isinstance(one, bytes) for one in sent)
-        tell = actor.handle.tell.options(num_returns=int(lossy))
-        told = tell.remote(pickle.dumps(messages, 5), *sent)
-        if lossy:  # data that is lost before it arrives must not vanish without a word
-            self._when_done(told, actor, self._told)
+        if messages and self._actors.get(actor.name) is actor:
+            tell = actor.handle.tell.options(num_returns=int(lossy))
+            told = tell.remote(pickle.dumps(messages, 5), *sent)
+            if lossy:  # data that is lost must not vanish without a word
+                self._when_done(told, actor, self._told)
 
     def _end_actors(self) -> None:
         """Let the actors close what they hold, then end them."""

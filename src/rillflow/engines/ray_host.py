@@ -23,7 +23,7 @@ from rillflow.errors import UserFailure, describe_exception
 Sent = bytes | tuple[Any, ...]
 """a value as an argument or result of a call: one string of bytes, or a pickle and its buffers"""
 
-SMALL = 16 * 1024
+SMALL = 4 * 1024
 """bytes up to which a value travels inside a call: the object store costs a millisecond each way"""
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 

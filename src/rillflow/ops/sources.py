@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from rillflow.errors import BuildError, EndOfStream
 from rillflow.graph.annotations import output_type
-from rillflow.graph.flow import ParallelFlow
 from rillflow.graph.handles import Actors
 from rillflow.graph.node import Node, label_of
+from rillflow.graph.parallel import ParallelFlow
 from rillflow.types import FailurePolicy, Placement, Reaction
 
 T = TypeVar("T")

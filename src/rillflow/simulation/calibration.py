@@ -44,6 +44,8 @@ class Calibration:
     """by group: processor time a worker process needs for a message, beside the request's own"""
     transport: float
     """seconds a message is on its way"""
+    in_operators: float
+    """seconds of the driver's operators per answer"""
     engine: str
     seconds: float
     answers: int
@@ -90,7 +92,7 @@ def _learned(recorder: Recorder, cores: int) -> Calibration:
             "from. Let it run longer with measure_seconds=, or state the latencies."
         )
     at_actor = _per_group(meters)
-    operators_cpu = sum(cpu for calls in recorder.operators.values() for cpu, _ in calls)
+    operators_cpu = sum(cpu for cpu, _ in _flat(recorder.operators))
     inline = sum(one.header.cpu for one in recorder.seen
                  if recorder.specs[one.actor].placement == "driver")  # fmt: skip
     own = max(0.0, window.driver_cpu - operators_cpu - inline)
@@ -100,11 +102,16 @@ def _learned(recorder: Recorder, cores: int) -> Calibration:
         per_message=own / recorder.messages if recorder.messages else 0.0,
         at_actor=at_actor,
         transport=_transport(recorder, at_actor),
+        in_operators=sum(map(sum, _flat(recorder.operators))) / len(recorder.seen),
         engine=recorder.name,
         seconds=window.seconds,
         answers=len(recorder.seen),
         others=window.others,
     )
+
+
+def _flat(calls: dict[str, list[tuple[float, float]]]) -> list[tuple[float, float]]:
+    return [call for of_one in calls.values() for call in of_one]
 
 
 def _kept(meter: Meter, ours: float) -> float:

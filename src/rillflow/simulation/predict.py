@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ from rillflow.errors import BuildError
 from rillflow.graph.flow import Flow
 from rillflow.graph.handles import Actors
 from rillflow.graph.node import Node
+from rillflow.graph.program import Program
 from rillflow.simulation.calibration import Calibration, calibrate
 from rillflow.simulation.rehearsal import Bounded, Rehearsal
 from rillflow.simulation.report import SimulationReport
@@ -20,6 +22,11 @@ from rillflow.simulation.resize import resized, source_group
 from rillflow.simulation.trial import trial
 
 Latencies = Literal["measured"] | Calibration | Mapping[str, Seconds]
+
+_FEWEST, _EACH = 2000, 30
+"""answers per simulated run: in all, and of each worker"""
+_PATIENCE = 20.0
+"""seconds that the driver's own operators may really work in one simulated run"""
 
 
 def simulate(
@@ -67,9 +74,11 @@ def simulate(
         calibration = latencies
     elif latencies == "measured":
         calibration = _measure(flow.node, source, measure_seconds, seed)
+    else:
+        latencies = _stated(flow.node, latencies)
     rows = []
     for count in workers:
-        answers = None if items or seconds else max(2000, 30 * count)
+        answers = None if items or seconds else _answers(count, calibration)
         limits = {"cores": cores, "answers": answers, "seconds": seconds}
         if calibration is not None:
             way = calibration.transport if transport is None else transport
@@ -79,6 +88,34 @@ def simulate(
         rows.append(trial(resized(flow.node, source, count), engine, count, items, seed))
     origin = "stated latencies" if calibration is None else str(calibration)
     return SimulationReport(rows, source.name, cores, origin, calibration)
+
+
+def _stated(root: Node, latencies: object) -> dict[str, Seconds]:
+    """Stated latencies by the names the engine knows; a name that is nobody's is refused."""
+    if not isinstance(latencies, Mapping):
+        raise BuildError(
+            f"simulate: latencies are 'measured' or a mapping from names; got {latencies!r}."
+        )
+    program = Program(root)
+    known = {name: name for name in program.names.values()} | {"*": "*"}
+    for group in program.groups:  # the source's own name stands for its actors
+        known[group.name] = group.name
+        known |= {program.actor_name(handle): program.actor_name(handle) for handle in group}
+    known |= {program.names[n]: n["actors"].name for n in program.nodes if "actors" in n.options}
+    known |= {f"background({b.name})": b.actors.name for b in program.backgrounds}
+    for name in latencies:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=3)
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise BuildError(f"simulate: no actor or operator is called {name!r}.{hint}")
+    return {known[name]: seconds for name, seconds in latencies.items()}
+
+
+def _answers(workers: int, calibration: Calibration | None) -> int:
+    """How many answers show the steady state, without running a costly learner for an hour."""
+    wanted = max(_FEWEST, _EACH * workers)
+    cost = 0.0 if calibration is None else calibration.in_operators
+    return wanted if cost * wanted <= _PATIENCE else max(8 * workers, int(_PATIENCE / cost))
 
 
 def _measure(root: Node, source: Actors, seconds: float, seed: int) -> Calibration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle
 
@@ -13,6 +13,7 @@ from rillflow.engines.base import ActorSpec, Completed, Engine, Event
 from rillflow.simulation.meters import Meter, Window
 from rillflow.types import Header, Provenance, Ref
 
+T = TypeVar("T")
 Key = tuple[str, str, tuple[str, ...]]
 """what a pipeline is: the group's uid, the source method, the names of its transforms"""
 _KEPT = 16
@@ -131,7 +132,7 @@ class Recorder(Engine):
             self.operators.setdefault(operator, []).append((cpu, wall - cpu))
 
     def flush(self) -> None:
-        self._in_engine(lambda: self.inner.flush() or [])
+        self._in_engine(self.inner.flush)
 
     def wait(self, timeout: float | None) -> list[Event]:
         self._stop_if_done()
@@ -145,8 +146,8 @@ class Recorder(Engine):
                 self._answered(event, now, alone=slept > 1e-5 and len(events) == 1)
         return events
 
-    def _in_engine(self, work: Callable[[], list[Event]]) -> tuple[list[Event], float]:
-        """Let the engine work; its events, and the seconds in which it slept."""
+    def _in_engine(self, work: Callable[[], T]) -> tuple[T, float]:
+        """Let the engine work; what it returns, and the seconds in which it slept."""
         wall, cpu = time.perf_counter(), time.thread_time()
         for request in self._unsent:
             self._sent[request] = wall

@@ -40,32 +40,44 @@ def trial(root: Node, engine: Bounded, workers: int, items: int | None, seed: in
     """Run a flow on a simulation until it says enough, or `items` have come out."""
     run: Run[object] = Run(root, engine, seed=seed)
     with run:
-        warm, outputs, at = _Moment(), 0, 0.0
+        warm, times = _Moment(), [0.0]
         with suppress(Enough):
             for outputs, _ in enumerate(run, 1):
-                at = engine.clock
+                times.append(engine.clock)
                 done = outputs / items if items else engine.progress
                 if warm.outputs == 0 and done >= _WARM_UP:
                     warm = _moment(run, engine, outputs)
                 if done >= 1:
                     break
-        end = _moment(run, engine, outputs)
+        end = _moment(run, engine, len(times) - 1)
         if end.outputs == warm.outputs:  # too short for a warm-up
             warm = _Moment()
-        seconds = at - warm.clock
+        counted, seconds = _counted(times[warm.outputs :], workers)
         resources = _resources(run, engine, warm, end)
         lags = [run.stats().operator(gather.name).lag_max for gather in _gathers(run)]
         return SimulationRow(
             workers=workers,
-            throughput=(end.outputs - warm.outputs) / seconds if seconds > 0 else 0.0,
+            throughput=counted / seconds if seconds > 0 else 0.0,
             lag_mean=(end.lag - warm.lag) / max(1, end.answers - warm.answers),
             lag_max=max(lags, default=0),
             operators=_operators(run, warm, end),
             resources={line.name: line.utilisation for line in resources},
             bottleneck=_bottleneck(resources, engine.cores.count, end.clock - warm.clock),
-            items=end.outputs - warm.outputs,
+            items=counted,
             seconds=seconds,
         )
+
+
+def _counted(times: list[float], workers: int) -> tuple[int, float]:
+    """Items and seconds, from one item to a later one.
+
+    Workers that take equally long answer in bursts, one each. Whole bursts are counted: then it
+    does not matter where in a burst the counting begins.
+    """
+    items = len(times) - 1
+    if items >= 2 * workers:
+        items -= items % workers
+    return items, times[items] - times[0]
 
 
 def _gathers(run: Run[Any]) -> list[Gather]:
