@@ -90,7 +90,7 @@ class UserFailure:
     """the user's own line: file, line number, function and source text"""
     traceback: str
     pickled: bytes | None = None
-    """the exception itself, when it can be pickled"""
+    """the exception's class, arguments and attributes, when they can be pickled"""
     operator: str = ""
     """label of the operator inside the actor that raised, empty for the actor's own method"""
 
@@ -100,8 +100,8 @@ def describe_exception(error: BaseException, operator: str = "") -> UserFailure:
     import cloudpickle
 
     try:
-        pickled: bytes | None = cloudpickle.dumps(error)
-        cloudpickle.loads(pickled)
+        pickled: bytes | None = cloudpickle.dumps((type(error), error.args, vars(error)))
+        _rebuild(pickled)
     except Exception:  # any class may refuse to be pickled or rebuilt; the text is kept
         pickled = None
     return UserFailure(
@@ -146,7 +146,12 @@ class OperatorError(RunError):
     failure: UserFailure
 
     @staticmethod
-    def build(failure: UserFailure, operator: str, actor: str | None) -> OperatorError:
+    def build(
+        failure: UserFailure,
+        operator: str,
+        actor: str | None,
+        original: BaseException | None = None,
+    ) -> OperatorError:
         """The error to raise for `failure`, naming the operator path and the user's frame."""
         where = f" in actor {actor!r}" if actor else ""
         text = (
@@ -158,7 +163,7 @@ class OperatorError(RunError):
             text += "\n  remote traceback:\n" + "".join(
                 f"    {line}\n" for line in failure.traceback.rstrip().splitlines()
             )
-        original = _unpickle(failure.pickled)
+        original = original or _rebuild(failure.pickled)
         error = _dual_error(text, original)
         error.operator, error.actor, error.failure = operator, actor, failure
         error.__cause__ = original
@@ -169,7 +174,7 @@ class ActorStartError(OperatorError):
     """The constructor of an actor raised."""
 
     @staticmethod
-    def build(failure: UserFailure, operator: str, actor: str | None) -> OperatorError:
+    def of(failure: UserFailure, operator: str, actor: str | None) -> ActorStartError:
         """As `OperatorError.build`, saying that the constructor is to blame."""
         error = OperatorError.build(failure, f"{operator} (constructor)", actor)
         started = ActorStartError(*error.args)
@@ -178,13 +183,17 @@ class ActorStartError(OperatorError):
         return started
 
 
-def _unpickle(data: bytes | None) -> BaseException | None:
+def _rebuild(data: bytes | None) -> BaseException | None:
+    """The exception, made without calling a constructor that may want other arguments."""
     import cloudpickle
 
     if data is None:
         return None
-    error = cloudpickle.loads(data)
-    return error if isinstance(error, BaseException) else None
+    kind, args, attributes = cloudpickle.loads(data)
+    error: BaseException = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 def _dual_error(text: str, original: BaseException | None) -> OperatorError:
@@ -196,7 +205,8 @@ def _dual_error(text: str, original: BaseException | None) -> OperatorError:
         cls = type(original)
         if not issubclass(cls, StopIteration | StopAsyncIteration | OperatorError):
             try:
-                dual: Any = type(f"OperatorError[{cls.__name__}]", (OperatorError, cls), {})
+                body = {"__str__": lambda self: str(self.args[0])}  # KeyError would quote it
+                dual: Any = type(f"OperatorError[{cls.__name__}]", (OperatorError, cls), body)
                 error: OperatorError = dual.__new__(dual, text)
                 Exception.__init__(error, text)
                 error.__dict__.update(getattr(original, "__dict__", {}))

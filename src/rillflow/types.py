@@ -66,6 +66,8 @@ class FailurePolicy:
     """the actor died or hung: raise, restart it as a new incarnation, or go on without it"""
     max_retries: int = 3
     """failures in a row of one shard before `retry` gives up and raises"""
+    max_drops: int = 100
+    """failures in a row of one actor before `drop` gives up and raises"""
     max_restarts: int = 5
     """restarts of one actor within `window` before its last error is raised"""
     window: float = 60.0

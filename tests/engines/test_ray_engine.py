@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -133,7 +132,7 @@ def test_each_worker_sees_the_answer_to_its_own_item() -> None:
         assert run.ledger().balanced
 
 
-@pytest.mark.parametrize("size", [10, 150_000])
+@pytest.mark.parametrize("size", [10, 9_000, 150_000])  # in the call, in Ray's call, in its store
 def test_arrays_arrive_read_only(size: int) -> None:
     class Arrays:
         writeable = None
@@ -192,6 +191,13 @@ def test_rollouts_reach_a_second_group_without_the_driver(monkeypatch: pytest.Mo
         assert run.call(replay[0], "sum") == 6 * 150_000.0
 
 
+def count_puts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    puts: list[int] = []
+    put = ray.put
+    monkeypatch.setattr(ray, "put", lambda value: puts.append(1) or put(value))
+    return puts
+
+
 def test_a_large_message_is_serialised_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     class Send(rf.Operator):  # type: ignore[type-arg]
         def __init__(self, to: Any) -> None:
@@ -201,14 +207,20 @@ def test_a_large_message_is_serialised_once_for_all(monkeypatch: pytest.MonkeyPa
             ctx.send(self.to, "set_weights", np.ones(100_000))
             return item
 
-    puts = []
-    put = ray.put
-    monkeypatch.setattr(ray, "put", lambda value: puts.append(1) or put(value))
+    puts = count_puts(monkeypatch)
     workers = rf.Actors.of(Worker, 2)
     with rf.from_actors(workers).gather_sync().for_each(Send(workers)).run("ray") as run:
         next(run)
         next(run)
     assert len(puts) == 2
+
+
+def test_large_code_is_shipped_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = np.arange(20_000)
+    puts = count_puts(monkeypatch)
+    flow = rf.from_range(4, 2).for_each(lambda x: int(table[-1]) + x).gather_sync()
+    assert flow.take(2, engine="ray") == [[19_999, 20_001], [20_000, 20_002]]
+    assert len(puts) == 1
 
 
 # -- errors of user code ---------------------------------------------------------------------------
@@ -328,7 +340,7 @@ def lost_object() -> Any:
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_message_whose_data_is_lost_is_reported(engine: RayEngine, alone: bool) -> None:
     engine.install("worker-0", "line", cloudpickle.dumps(("next", [])))
-    ref = RayRef(lost_object())
+    ref = RayRef(lost_object(), remote=True)
     engine.tell("worker-0", "set_weights", ref, False, None)
     if not alone:
         engine.request("worker-0", 1, "line", 0)
@@ -337,7 +349,7 @@ def test_a_message_whose_data_is_lost_is_reported(engine: RayEngine, alone: bool
     assert event.request is None
     if not alone:
         assert isinstance(first_event(engine, 5.0), Completed)
-    with pytest.raises(EngineError, match="its data is lost"):
+    with pytest.raises(EngineError, match="is lost: OwnerDiedError"):
         ref.get()
 
 
@@ -396,6 +408,16 @@ def test_a_flow_goes_on_without_a_killed_worker() -> None:
         assert {next(run)[0] for _ in range(10)} == {"worker-0"}
 
 
+def run_script(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
 # -- the engine and its Ray ------------------------------------------------------------------------
 
 
@@ -416,15 +438,6 @@ def test_stop_ends_the_actors_and_leaves_the_users_ray(tmp_path: Any) -> None:
     assert ray.is_initialized()
 
 
-def test_building_starts_nothing_and_an_engine_serves_one_run() -> None:
-    engine = RayEngine()
-    assert engine.pids() == {}
-    flow = rf.from_range(2, 1, placement="driver").gather_sync()
-    assert flow.take(1, engine=engine) == [[0]]
-    with pytest.raises(EngineError, match="one run"):
-        flow.take(1, engine=engine)
-
-
 def test_ray_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineError, match="submit it as a Ray job"):
         RayEngine("ray://127.0.0.1:10001")
@@ -442,7 +455,41 @@ def test_a_missing_or_old_ray_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
         RayEngine()
 
 
-SCRIPT = """
+def test_an_actor_has_the_resources_of_its_group() -> None:
+    class Assigned:
+        def next(self) -> Any:
+            return ray.get_runtime_context().get_assigned_resources()
+
+    for resources in ({}, {"num_cpus": 1}):
+        flow = rf.from_actors(rf.Actors.of(Assigned, 1, resources=resources)).gather_sync()
+        [[assigned]] = flow.take(1, engine="ray")
+        assert assigned.get("CPU", 0) == resources.get("num_cpus", 0)
+
+
+CONNECTING = """
+import sys
+import rillflow as rf
+from rillflow.engines.ray import RayEngine
+sys.path.append({path!r})
+from a_module_of_the_user import Source
+
+run = rf.from_actors(rf.Actors.of(Source, 1)).gather_sync().flatten().run(RayEngine({address!r}))
+print(next(run))
+run.stop()
+"""
+
+
+def test_an_engine_connects_to_a_cluster_and_brings_its_paths(tmp_path: Any) -> None:
+    (tmp_path / "a_module_of_the_user.py").write_text(
+        "class Source:\n    def next(self): return 'found'\n"
+    )
+    address = ray.get_runtime_context().gcs_address
+    done = run_script(CONNECTING.format(path=str(tmp_path), address=address))
+    assert (done.stdout, done.stderr) == ("found\n", "")
+    assert ray.nodes()[0]["Alive"]
+
+
+OF_ITS_OWN = """
 import os, time
 import rillflow as rf
 
@@ -473,12 +520,6 @@ except rf.EngineError as error:
 
 
 def test_a_script_gets_a_ray_of_its_own_and_takes_it_down_again() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    done = run_script(OF_ITS_OWN)
     assert done.stderr == ""
     assert gone([int(done.stdout)])

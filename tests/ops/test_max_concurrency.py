@@ -5,7 +5,7 @@ import pytest
 import rillflow as rf
 from rillflow.engines.sim import Sim
 from rillflow.testing import Kill
-from tests.ops.parts import everything
+from tests.ops.parts import Count, everything
 
 
 def plus_ten(x):
@@ -60,6 +60,29 @@ def test_lost_helper_takes_one_item_with_it():
         assert len(list(run)) == 7
         (line,) = [line for line in run.ledger().balances() if line.produced]
     assert (line.produced, line.held, line.dropped) == (8, 0, {"worker_lost": 1})
+
+
+@pytest.mark.parametrize("operator", ["max_concurrency", "repartition"])
+def test_workers_may_join(operator):
+    """The items of a worker that joins go through the helpers like the others', none is lost."""
+    source = rf.from_actors(rf.Actors.of(Count, 1, name="worker"), "named")
+    if operator == "repartition":
+        flow = source.repartition(2).gather_async()
+    else:
+        flow = source.for_each(tuple, max_concurrency=2).gather_async()
+    numbers = {"worker-0": [], "worker-1": []}
+    with flow.run(Sim(latency=lambda rng: rng.random())) as run:
+        next(run)
+        assert run.add_workers() == ["worker-1"]
+        for _ in range(40):
+            name, number = next(run)
+            numbers[name].append(number)
+    assert all(len(given) > 10 for given in numbers.values())
+    for given in numbers.values():
+        expected = range(min(given), min(given) + len(given))
+        missing = set(expected) - set(given)
+        assert len(set(given)) == len(given)
+        assert len(missing) <= 4  # on their way when the run was stopped
 
 
 def test_error_names_the_operator():

@@ -1,4 +1,4 @@
-"""Events in, actions out, when workers fail, join and leave."""
+"""Events in, actions out, when workers fail."""
 
 import pytest
 
@@ -240,82 +240,3 @@ def test_answered_request_is_never_overdue(engine):
         engine.complete("worker-0", "b")
         assert next(run) == "b"
         assert engine.drain("kill") == []
-
-
-# -- membership ------------------------------------------------------------------------------------
-
-
-def test_added_worker_gets_the_weights_before_its_first_request(engine):
-    """A worker that joins is started, given the newest weights, taught its pipeline, then asked."""
-    group = workers(1)
-    flow = rf.from_actors(group).gather_async().for_each(Broadcast(group))
-    with flow.run(engine) as run:
-        engine.complete("worker-0")
-        next(run)
-        engine.drain()
-        assert run.add_workers() == ["worker-1"]
-        assert sorted(engine.drain()) == sorted([
-            ("start", "worker-1", 0), ("install", "worker-1", "gather_async/1"),
-            told("worker-1", 1), *asked("worker-1", 0),
-        ])  # fmt: skip
-        assert engine.actions.index(told("worker-1", 1)) < engine.actions.index(
-            ("request", "worker-1", 0)
-        )
-        engine.complete("worker-1", "new")
-        assert next(run) == "new"
-
-
-def test_worker_added_during_a_round_joins_the_next(engine):
-    """With a round in the user's hands the newcomer is asked when the next round begins."""
-    with rf.from_actors(workers(1)).gather_sync().run(engine) as run:
-        engine.complete("worker-0", "a")
-        next(run)
-        run.add_workers()
-        assert engine.open_requests("worker-1") == []
-        engine.complete("worker-0", "b")
-        engine.complete("worker-1", "c")
-        assert next(run) == ["b", "c"]
-
-
-def test_removed_worker_delivers_what_it_was_asked_for(engine):
-    """A removed worker is asked no more, and ends when its open request is answered."""
-    with rf.from_actors(workers()).gather_async().run(engine) as run:
-        engine.complete("worker-1", "b")
-        next(run)
-        run.remove_worker("worker-0")
-        assert engine.drain("kill") == []
-        engine.complete("worker-0", "a")
-        assert next(run) == "a"
-        assert engine.drain("kill") == [("kill", "worker-0")]
-        engine.complete("worker-1", "b")
-        next(run)
-        assert engine.open_requests("worker-0") == []
-
-
-def test_removed_worker_delivers_its_part_of_a_round(engine):
-    """What a removed worker was asked for is not lost, even when nobody else is left."""
-    with rf.from_actors(workers()).gather_sync().run(engine) as run:
-        engine.complete("worker-0", "a")
-        engine.complete("worker-1", "b")
-        next(run)
-        engine.complete("worker-0", "c")
-        with pytest.raises(AssertionError, match="waits for events"):
-            next(run)  # worker-1 has been asked and has not answered
-        run.remove_worker("worker-1")
-        engine.end("worker-0")
-        engine.advance(1.0)
-        engine.complete("worker-1", "d")
-        rounds = list(run)
-        assert sorted(item for part in rounds for item in part) == ["c", "d"]
-
-
-def test_removed_idle_worker_ends_at_once(engine):
-    """A worker without an open request is killed when it is removed."""
-    with rf.from_actors(workers()).gather_sync().run(engine) as run:
-        engine.complete("worker-0", "a")
-        engine.complete("worker-1", "b")
-        next(run)
-        run.remove_worker("worker-0")
-        assert engine.drain("kill") == [("kill", "worker-0")]
-        engine.complete("worker-1", "c")
-        assert next(run) == ["c"]

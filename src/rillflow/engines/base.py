@@ -71,6 +71,8 @@ class Engine(ABC):
     """Brings actors to life and carries requests, messages and references between them."""
 
     name: str
+    used = False
+    """whether a run has begun on it; an engine serves one run"""
     counts_cpu = False
     """whether time spent in the driver's operators moves this engine's clock"""
 

@@ -91,20 +91,27 @@ class Local(Engine):
             )
         self.threads = threads
         self._processes: dict[str, _Process] = {}
-        self._epoll = select.epoll()
+        self._opened = False
+        self._epoll: select.epoll
+        self._wake_in: socket.socket
+        self._wake_out: socket.socket
         self._watched: dict[int, _Process] = {}
         """worker processes by each of their two descriptors"""
         self._events: deque[Event] = deque()
         self._inside = Inside(self._emit, self._events.append)
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._wake_out.setblocking(False)
-        self._epoll.register(self._wake_out.fileno(), select.EPOLLIN)
         self._dirty: list[_Process] = []
         self._urgent = False
         self._owner = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
+
+    def open(self, seed: int) -> None:
+        self._opened = True
+        self._epoll = select.epoll()
+        self._wake_in, self._wake_out = socket.socketpair()
+        for end in (self._wake_in, self._wake_out):
+            end.setblocking(False)
+        self._epoll.register(self._wake_out.fileno(), select.EPOLLIN)
 
     # -- the contract --------------------------------------------------------------------------
 
@@ -194,7 +201,7 @@ class Local(Engine):
 
     def close(self) -> None:
         with self._lock:
-            if self._closed or os.getpid() != self._owner:
+            if self._closed or not self._opened or os.getpid() != self._owner:
                 return
             self._closed = True
         processes = list(self._processes.values())

@@ -7,13 +7,14 @@ call, so that everything happens at most once.
   A large item stays where it is until somebody reads it, and goes from actor to actor as a
   reference; a small one rides along with its header.
 - *A message* leaves together with the next request to its actor, or when the driver has to wait:
-  one call instead of two. (One with large data leaves by itself, as that may be lost on its way.) It has no answer. If its handler raises, the next answer of the actor
-  says so, or, when none is due, the watch call does.
+  one call instead of two. (If it forwards another actor's data it leaves by itself: what is lost
+  with that actor's node must not take a request with it.) It has no answer. If its handler
+  raises, the next answer of the actor says so, or, when none is due, the watch call does.
 - *User exceptions* come back as data. What Ray itself raises is infrastructure: the actor is lost.
-- *The watch call* stays open for as long as the actor lives, in a concurrency group of its own.
-  Ray fails it when the process dies (after 10 ms on one machine), so that the death of an idle
-  actor is an event and nothing polls. The other calls keep their order and their latency; but Ray
-  then runs them on one fixed thread of the process that is not its main thread.
+- *The watch call* stays open while the actor lives, in a concurrency group of its own. Ray fails
+  it when the process dies (after 10 ms on one machine), so that the death of an idle actor is an
+  event and nothing polls. Other calls keep their order and their latency; but Ray then runs them
+  on one fixed thread of the process, which is not its main thread.
 """
 
 from __future__ import annotations
@@ -35,17 +36,15 @@ import cloudpickle
 from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
 from rillflow.engines.inside import Inside, call_job, install_job, request_job, tell_job
 from rillflow.engines.ray_host import SMALL, actor_class, decode, encode, is_small
-from rillflow.engines.serial import PackedRef, ValueRef, pack, unpack
+from rillflow.engines.serial import pack, unpack
 from rillflow.errors import EngineError, UserFailure, describe_exception
 from rillflow.types import Header, Provenance, Ref, read
 
 try:
     import ray
-    import ray.exceptions
 except ImportError:  # an optional extra; the constructor of the engine says so
     ray = None  # type: ignore[assignment]
 
-_OLDEST = (2, 57)
 _PATIENCE = 60.0
 """seconds to wait for data that is known to exist"""
 _STARTING = 5.0
@@ -54,7 +53,6 @@ _GRACE = 0.5
 """seconds the actors have to close themselves before they are killed"""
 _QUIET = ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
 """what a Ray of our own would otherwise tell the user about"""
-_RAY_NAMES = {"num_cpus": "CPU", "num_gpus": "GPU"}
 
 Handler = Callable[..., list[Event]]
 
@@ -62,26 +60,23 @@ Handler = Callable[..., list[Event]]
 class RayRef(Ref):
     """A value in Ray's object store, or a small one that is here already."""
 
-    __slots__ = ("sent",)
+    __slots__ = ("remote", "sent")
 
-    def __init__(self, sent: Any) -> None:
+    def __init__(self, sent: Any, remote: bool = False) -> None:
         self.sent = sent
         """an ObjectRef, or bytes"""
+        self.remote = remote
+        """an actor made it: it is lost if that actor's node is"""
 
     def get(self) -> Any:
         if isinstance(self.sent, bytes):
             return unpack(decode(self.sent))
         try:
             return unpack(decode(ray.get(self.sent, timeout=_PATIENCE)))
-        except ray.exceptions.GetTimeoutError:
+        except ray.exceptions.RayError as error:  # lost, or not here in time
             raise EngineError(
-                f"an item was made but did not arrive within {_PATIENCE:g} s: "
-                "the node that holds it is unreachable or overloaded."
-            ) from None
-        except ray.exceptions.RayError as error:
-            raise EngineError(
-                f"an item was made but its data is lost: {_reason(error)} "
-                "It is not made again: a request happens at most once."
+                f"the data of an item is lost: {_reason(error)}. A request happens at most once, "
+                "so it is not made again."
             ) from error
 
 
@@ -96,15 +91,12 @@ class _RayActor:
         self.pid = handle.pid.options(concurrency_group="watch").remote()
         self.outbox: list[tuple[tuple[Any, ...], Any]] = []
         """messages that have not left yet: what they are, and their payloads"""
-
-    @property
-    def lossy(self) -> bool:
-        """Whether a message points to data that could be lost on its way."""
-        return any(not isinstance(sent, bytes) for _, sent in self.outbox)
+        self.lossy = False
+        """whether one of them points to data that may be lost before it arrives"""
 
     def collected(self) -> tuple[list[tuple[Any, ...]], list[Any]]:
         """The messages that leave now."""
-        outbox, self.outbox = self.outbox, []
+        outbox, self.outbox, self.lossy = self.outbox, [], False
         return [about for about, _ in outbox], [sent for _, sent in outbox]
 
 
@@ -126,14 +118,11 @@ class RayEngine(Engine):
     ) -> None:
         if ray is None:
             raise EngineError("the ray engine needs Ray: pip install 'rillflow[ray]'")
-        if tuple(map(int, ray.__version__.split(".")[:2])) < _OLDEST:
-            raise EngineError(
-                f"the ray engine needs Ray {_OLDEST[0]}.{_OLDEST[1]} or newer, and this is "
-                f"{ray.__version__}: pip install -U 'rillflow[ray]'"
-            )
+        if tuple(map(int, ray.__version__.split(".")[:2])) < (2, 57):
+            found = f"this is {ray.__version__}: pip install -U 'rillflow[ray]'"
+            raise EngineError(f"the ray engine needs Ray 2.57 or newer, and {found}")
         _refuse_client(address)
-        self.address = address
-        self.num_cpus = num_cpus
+        self.address, self.num_cpus = address, num_cpus
         self.init_options = dict(init_options or {})
         self._actors: dict[str, _RayActor] = {}
         self._arrived: queue.SimpleQueue[Callable[[], list[Event]]] = queue.SimpleQueue()
@@ -148,15 +137,13 @@ class RayEngine(Engine):
     # -- the contract --------------------------------------------------------------------------
 
     def open(self, seed: int) -> None:
-        if self._closed or self._remote_class is not None:
-            raise EngineError("an engine serves one run; make a new RayEngine for the next.")
         _refuse_client(None)
         if not ray.is_initialized():
             self._init()
         remote: Any = ray.remote  # its types know nothing of concurrency groups
-        once = {"max_restarts": 0, "max_task_retries": 0}
-        groups = {"concurrency_groups": {"watch": 1}}
-        self._remote_class = remote(num_cpus=0, **once, **groups)(actor_class())
+        self._remote_class = remote(
+            num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups={"watch": 1}
+        )(actor_class())
 
     def start(self, spec: ActorSpec) -> None:
         if spec.placement != "process":
@@ -202,6 +189,7 @@ class RayEngine(Engine):
             if not there.outbox:
                 self._unsent.append(there)
             there.outbox.append(((method, spread, version), _sendable(payload)))
+            there.lossy |= isinstance(payload, RayRef) and payload.remote
 
     def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
         if actor in self._inside.actors:
@@ -226,9 +214,8 @@ class RayEngine(Engine):
         if self._inside.inline:
             self._inside.run_inline()
             timeout = 0.0
-        for actor in self._unsent:
-            self._deliver(actor)
-        self._unsent.clear()
+        while self._unsent:
+            self._deliver(self._unsent.pop(0))
         events: list[Event] = []
         with contextlib.suppress(queue.Empty):
             events += self._arrived.get(timeout=timeout)()
@@ -241,14 +228,10 @@ class RayEngine(Engine):
 
     def pids(self) -> dict[str, int]:
         """On their own machines; an actor that is not running yet is left out."""
-        asked = {actor.pid: name for name, actor in self._actors.items()}
-        if not asked:
-            return {}
-        ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=_STARTING)
-        pids = {}
-        for ref in ready:
-            with contextlib.suppress(ray.exceptions.RayError):  # it died; `wait` will say so
-                pids[asked[ref]] = ray.get(ref)
+        pids, deadline = {}, time.monotonic() + _STARTING
+        for name, actor in self._actors.items():
+            with contextlib.suppress(ray.exceptions.RayError):  # if it died `wait` will say so
+                pids[name] = ray.get(actor.pid, timeout=max(0.0, deadline - time.monotonic()))
         return pids
 
     def close(self) -> None:
@@ -259,6 +242,7 @@ class RayEngine(Engine):
         with contextlib.suppress(Exception):  # at the exit of the interpreter Ray may be half gone
             self._end_actors()
         self._inside.close()
+        self._arrived = queue.SimpleQueue()
         with contextlib.suppress(Exception):
             if self._ours and ray.is_initialized():
                 ray.shutdown()
@@ -269,13 +253,11 @@ class RayEngine(Engine):
         """Connect to a Ray, or start one for this run alone."""
         address = self.address or os.environ.get("RAY_ADDRESS")
         self._alone = address in (None, "local")
-        options: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
+        options: dict[str, Any] = {"address": address, "logging_level": logging.ERROR}
         if self._alone:
             options |= {"include_dashboard": False, "num_cpus": self.num_cpus}
             for variable in _QUIET:
                 os.environ.setdefault(variable, "0")
-        if address is not None:
-            options["address"] = address
         try:
             ray.init(**(options | self.init_options))
         except Exception as error:
@@ -292,7 +274,7 @@ class RayEngine(Engine):
             needed.update(actor.resources)
         there = ray.cluster_resources()  # type: ignore[no-untyped-call]
         for resource, amount in needed.items():
-            has = there.get(_RAY_NAMES.get(resource, resource), 0)
+            has = there.get({"num_cpus": "CPU", "num_gpus": "GPU"}.get(resource, resource), 0)
             if amount > has:
                 raise EngineError(
                     f"no room for actor {spec.name!r}: with it the actors need {amount:g} of "
@@ -354,8 +336,9 @@ class RayEngine(Engine):
         events: list[Event] = _failed(actor, failures)
         if isinstance(about, UserFailure):
             return [*events, Failed(actor.name, actor.incarnation, request, about)]
-        payload = RayRef(item if along is None else along) if full else None
-        return [*events, Completed(actor.name, actor.incarnation, request, Header(*about), payload)]
+        payload = RayRef(item, remote=True) if along is None else RayRef(along)
+        done = Completed(actor.name, actor.incarnation, request, Header(*about), payload)
+        return [*events, done if full else done._replace(payload=None)]
 
     def _started(self, actor: _RayActor, result: Any) -> list[Event]:
         if isinstance(result, bytes):
@@ -377,11 +360,9 @@ class RayEngine(Engine):
             return [Failed(actor.name, actor.incarnation, request, describe_exception(error))]
         return self._lost(actor, _reason(error))
 
-    def _lost(
-        self, actor: _RayActor, reason: str, failure: UserFailure | None = None
-    ) -> list[Event]:  # fmt: skip
+    def _lost(self, actor: _RayActor, why: str, failure: UserFailure | None = None) -> list[Event]:
         self.kill(actor.name)  # it may only be out of reach
-        return [Lost(actor.name, actor.incarnation, reason, failure)]
+        return [Lost(actor.name, actor.incarnation, why, failure)]
 
 
 def _failed(actor: _RayActor, failures: list[UserFailure]) -> list[Event]:
@@ -390,26 +371,22 @@ def _failed(actor: _RayActor, failures: list[UserFailure]) -> list[Event]:
 
 def _options(resources: Mapping[str, float]) -> dict[str, Any]:
     """What an actor needs, in Ray's terms; nothing by default, so that any number of them fits."""
-    known = {key: resources[key] for key in (*_RAY_NAMES, "memory") if key in resources}
+    known = {key: resources[key] for key in ("num_cpus", "num_gpus", "memory") if key in resources}
     return known | {"resources": {k: v for k, v in resources.items() if k not in known}}
 
 
 def _sendable(payload: Ref) -> Any:
     """A payload as an argument; Ray puts the value in the place of a reference of its own."""
-    if isinstance(payload, RayRef):
-        return payload.sent
-    if isinstance(payload, PackedRef):
-        return encode(payload.packed)
-    return encode(pack(payload.value if isinstance(payload, ValueRef) else payload.get()))
+    return payload.sent if isinstance(payload, RayRef) else encode(pack(payload.get()))
 
 
 def _reason(error: Exception) -> str:
     """The telling part of one of Ray's messages, on one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, ray.exceptions.ActorDiedError):
-        lines = lines[-1:]  # what is before is a table of ids, or a traceback
+        lines = lines[-1:]  # before it: a table of ids, or a traceback
     text = " ".join(lines).split(" Some common causes include")[0]
-    return f"{type(error).__name__}: {text}"
+    return f"{type(error).__name__}: {text.rstrip('.')}"
 
 
 def _refuse_client(address: str | None) -> None:

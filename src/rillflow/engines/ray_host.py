@@ -23,8 +23,9 @@ from rillflow.errors import UserFailure, describe_exception
 Sent = bytes | tuple[Any, ...]
 """a value as an argument or result of a call: one string of bytes, or a pickle and its buffers"""
 
-SMALL = 4 * 1024
-"""bytes up to which a value travels inside a call: the object store costs a millisecond each way"""
+SMALL = 64 * 1024
+"""bytes up to which a value travels inside a call; through the object store the same takes 2 ms
+more. Ray would move what exceeds 100 kB to the store by itself."""
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -45,7 +46,7 @@ def decode(sent: Sent) -> Packed:
 
 def is_small(sent: Sent) -> bool:
     """Whether a value travels inside a call rather than through the object store."""
-    return isinstance(sent, bytes) and len(sent) <= 2 * SMALL
+    return isinstance(sent, bytes) and len(sent) <= SMALL * 3 // 2
 
 
 class RayHost:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from rillflow.engines.base import Engine
 from rillflow.engines.registry import make_engine
-from rillflow.errors import BuildError, RunError
+from rillflow.errors import BuildError, RunError, WorkerLost
 from rillflow.graph.check import check
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
@@ -104,7 +104,12 @@ class Run(Generic[T]):
     def _start(self) -> None:
         if self._started:
             return
-        self._started = True
+        if self.engine.used:
+            raise BuildError(
+                f"an engine serves one run, and this {type(self.engine).__name__} has served; "
+                "make a new one for each run."
+            )
+        self._started = self.engine.used = True
         self.engine.open(self._seed)
         self._begin = self.engine.now()
         self._scheduler.start()
@@ -246,6 +251,7 @@ class Run(Generic[T]):
         """Let every request come in, and make no new ones; the cut of a snapshot."""
         fleet = self._scheduler.fleet
         fleet.paused = True
+        self._pulls = 0
         if self._output is not None:
             self._output.release()
             self._output = None
@@ -254,11 +260,18 @@ class Run(Generic[T]):
 
     def ask(self, actor: Actor, method: str, argument: Any) -> Any:
         """Ask an actor's host and handle events until it answers."""
+        fleet = self._scheduler.fleet
+        while actor.status == "waiting":  # it is about to be restarted
+            self._take_events(fleet.until_next_timer())
+        if actor.status == "gone":
+            raise RunError(f"actor {actor.name!r} is gone and cannot be asked for {method!r}.")
         answer = _Answer(f"{method} of {actor.name}")
-        self._scheduler.fleet.call(actor, answer, method, self.engine.put(argument))
+        fleet.call(actor, answer, method, self.engine.put(argument))
         while not answer.done:
-            self._take_events(self._scheduler.fleet.until_next_timer())
+            self._take_events(fleet.until_next_timer())
             self._raise_errors()
+        if answer.lost:
+            raise WorkerLost(f"actor {actor.name!r} was lost while it was asked for {method!r}.")
         return None if answer.payload is None else answer.payload.get()
 
 
@@ -268,13 +281,14 @@ class _Answer:
     def __init__(self, operator: str) -> None:
         self.operator = operator
         self.done = False
+        self.lost = False
         self.payload: Ref | None = None
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
         self.done, self.payload = True, payload
 
     def abandoned(self, request: Request) -> None:
-        self.done = True
+        self.done = self.lost = True
 
     def actor_back(self) -> None:
         pass

@@ -42,6 +42,9 @@ class SimActor:
         self.spec = spec
         self.host: Any = None
         self.inbox: deque[Job] = deque()
+        self.on_the_way: deque[Job] = deque()
+        """sent but not arrived; what was sent first arrives first, also at one instant"""
+        self.answers: deque[Event] = deque()
         self.working = False
         self.alive = True
         self.operators: dict[str, tuple[str, ...]] = {}
@@ -209,7 +212,9 @@ class Sim(Engine):
 
     def _arrive(self, actor: SimActor, job: Job) -> None:
         if self.transport and actor.spec.placement == "process":
-            self._time.at(self._time.clock + self.transport, lambda: self._post(actor, job))
+            actor.on_the_way.append(job)
+            arrival = self._time.clock + self.transport
+            self._time.at(arrival, lambda: self._post(actor, actor.on_the_way.popleft()))
         else:
             self._post(actor, job)
 
@@ -303,7 +308,9 @@ class Sim(Engine):
 
     def _deliver(self, actor: SimActor, answer: Event) -> None:
         if self.transport and actor.spec.placement == "process":
-            self._time.at(self._time.clock + self.transport, lambda: self._ready.append(answer))
+            actor.answers.append(answer)
+            arrival = self._time.clock + self.transport
+            self._time.at(arrival, lambda: self._ready.append(actor.answers.popleft()))
         else:
             self._ready.append(answer)
 

@@ -65,8 +65,9 @@ class Stream(Generic[T]):
             label = op if fn is None else f"{op}({label_of(fn)})"
         here = self.node.options.get("gives", types.UNKNOWN)
         if fn is not None:
-            types.require_agreement(here, fn, self.node.label, label)
             options["ctx"] = types.wants_context(fn)
+            if not getattr(fn, "takes_ref", False):  # an item unread is a Ref, whatever is in it
+                types.require_agreement(here, fn, self.node.label, label)
         return Node(
             kind="transform",
             label=label,

@@ -80,5 +80,8 @@ class Actor:
     """asked again after the next message: shards that answered `not ready`"""
     restarts: deque[float] = field(default_factory=deque)
     failures_in_a_row: int = 0
+    last_answer: float = 0.0
+    watched: bool = False
+    """a timer is set for its oldest request"""
     busy: float = 0.0
     counters: Counter[str] = field(default_factory=Counter)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import sys
 from collections import Counter, deque
 from collections.abc import Callable
 
@@ -75,7 +76,10 @@ class Fleet:
 
     def remove(self, actor: Actor) -> None:
         """No more requests; the actor ends when those on their way are answered."""
-        actor.status = "leaving"
+        if actor.status == "gone":
+            return
+        waiting = actor.status == "waiting"
+        actor.status = "gone" if waiting else "leaving"
         for target in list(actor.targets):
             target.actor_gone()
         self._leave_if_idle(actor)
@@ -111,8 +115,9 @@ class Fleet:
             next(self._ids), actor, target, seq, tickets, self.engine.now(), own, actor.messages
         )
         actor.requests[request.id] = self.by_request[request.id] = request
-        if actor.policy.timeout is not None:
-            self.at(request.issued + actor.policy.timeout, lambda: self._overdue(request))
+        if actor.policy.timeout is not None and not actor.watched:
+            actor.watched = True
+            self.at(request.issued + actor.policy.timeout, lambda: self._watch(actor))
         provenance = () if own else tuple(t.source for t in tickets)
         self.log("request", actor.name, actor.incarnation, seq)
         self.engine.request(actor.name, request.id, pipeline, seq, payload, provenance)
@@ -177,6 +182,7 @@ class Fleet:
             return
         self.log("completed", actor.name, actor.incarnation, request.seq)
         actor.failures_in_a_row = 0
+        actor.last_answer = self.engine.now()
         actor.busy += event.header.wall
         request.target.completed(request, event.header, event.payload)
         self._leave_if_idle(actor)
@@ -196,11 +202,13 @@ class Fleet:
         self.log("failed", actor.name, actor.incarnation, event.failure.type_name)
         actor.counters["errors"] += 1
         actor.failures_in_a_row += 1
+        actor.last_answer = self.engine.now()
         reaction = actor.policy.on_error
         if request is None or request.label:  # a message or a call: there is no item to drop
             reaction = "restart" if reaction == "restart" else "raise"
-        if reaction == "retry" and actor.failures_in_a_row > actor.policy.max_retries:
-            reaction = "raise"
+        limits = {"retry": actor.policy.max_retries, "drop": actor.policy.max_drops}
+        if actor.failures_in_a_row > limits.get(reaction, sys.maxsize):
+            reaction = "raise"  # it is not transient
         if request is not None:
             self._drop(request, "retried" if reaction == "retry" else "error")
         lost = [] if request is None else [request]
@@ -216,17 +224,27 @@ class Fleet:
             one.target.abandoned(one)
         self._leave_if_idle(actor)
 
-    def _overdue(self, request: Request) -> None:
-        if request.id in self.by_request and request.actor.status in ("live", "leaving"):
-            request.actor.counters["hung"] += 1
-            self._lost(request.actor, f"hung: no answer for {request.actor.policy.timeout} s", None)
+    def _watch(self, actor: Actor) -> None:
+        """Is the oldest request overdue? Its time runs from when the actor could turn to it."""
+        actor.watched = False
+        timeout = actor.policy.timeout
+        if timeout is None or not actor.requests or actor.status not in ("live", "leaving"):
+            return
+        oldest = next(iter(actor.requests.values()))
+        deadline = max(oldest.issued, actor.last_answer) + timeout
+        if deadline <= self.engine.now():
+            actor.counters["hung"] += 1
+            self._lost(actor, f"hung: no answer for {timeout} s", None)
+        else:
+            actor.watched = True
+            self.at(deadline, lambda: self._watch(actor))
 
     def _lost(self, actor: Actor, reason: str, failure: UserFailure | None) -> None:
         self.log("lost", actor.name, actor.incarnation)
         actor.counters["lost"] += 1
         error: Exception
         if failure is not None:
-            error = ActorStartError.build(failure, actor.handle.group.name, actor.name)
+            error = ActorStartError.of(failure, actor.handle.group.name, actor.name)
         else:
             error = WorkerLost(
                 f"actor {actor.name!r} (incarnation {actor.incarnation}) was lost: {reason}. "
@@ -290,6 +308,8 @@ class Fleet:
         self.at(now + pause, lambda: self._revive(actor))
 
     def _revive(self, actor: Actor) -> None:
+        if actor.status != "waiting":
+            return  # removed meanwhile
         actor.incarnation += 1
         actor.status = "live"
         actor.parked.clear()

@@ -258,6 +258,12 @@ class Gather:
         """Tickets of the items that wait, for the audit."""
         return [envelope.tickets for envelope in self.waiting()]
 
+    def cut(self) -> None:
+        """Forget who waits for what; after the cut every shard is asked anew."""
+        for shard in self.shards:
+            shard.warming = shard.hungry = False
+            shard.actor.parked.clear()
+
     def adopt(self, envelopes: list[tuple[int, Envelope]]) -> None:
         """Take over items of a checkpoint, with the index of their shard."""
         raise NotImplementedError
@@ -350,6 +356,10 @@ class SyncGather(Gather):
 
     def _done(self) -> None:
         self.round_open = False
+
+    def cut(self) -> None:
+        super().cut()
+        self.requested = False
 
     def waiting(self) -> list[Envelope]:
         return [envelope for buffer in self.buffers for envelope in buffer]

@@ -65,6 +65,12 @@ class SplitStep:
         self.buffers[port].clear()
         return len(self.left) == len(self.buffers)
 
+    def cut(self) -> None:
+        """Items in the buffers no longer keep their source waiting."""
+        for buffer in self.buffers:
+            for envelope in buffer:
+                envelope.release()
+
     def held(self) -> list[tuple[Ticket, ...]]:
         """Tickets of the items in the buffers, for the audit."""
         return [envelope.tickets for buffer in self.buffers for envelope in buffer]
@@ -160,7 +166,8 @@ class UnionStep:
             return float(self.units(envelope.read()))
         except Exception as error:
             envelope.finish(f"error in {self.name}")
-            raise OperatorError.build(describe_exception(error), self.name, None) from error
+            failure = describe_exception(error)
+            raise OperatorError.build(failure, self.name, None, error) from error
 
     def _join(self, child: int) -> None:
         """No credit accrued while the child warmed up: it starts level with the others."""
@@ -187,6 +194,9 @@ class UnionStep:
     def held(self) -> list[tuple[Ticket, ...]]:
         """Nothing: it passes items through."""
         return []
+
+    def cut(self) -> None:
+        """Nothing is on its way through."""
 
     def get_state(self) -> dict[str, object]:
         """Credits and order, for a checkpoint."""

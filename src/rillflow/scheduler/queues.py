@@ -99,6 +99,11 @@ class EnqueueStep:
         """Tickets of what waits for room; the queue has the rest."""
         return [] if self.pending is None else [self.pending.tickets]
 
+    def cut(self) -> None:
+        """What waits for room no longer keeps its source waiting."""
+        if self.pending is not None:
+            self.pending.release()
+
 
 class DequeueStep:
     """Takes items from the queue."""
@@ -118,6 +123,9 @@ class DequeueStep:
     def held(self) -> list[tuple[Ticket, ...]]:
         """Nothing: the queue holds them."""
         return []
+
+    def cut(self) -> None:
+        """Nothing is on its way through."""
 
 
 class BackgroundState:

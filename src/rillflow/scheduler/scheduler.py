@@ -32,7 +32,7 @@ from rillflow.scheduler.queues import BackgroundState, DequeueStep, EnqueueStep,
 from rillflow.scheduler.route import Route
 from rillflow.scheduler.stats import NodeStats
 from rillflow.scheduler.transform import TransformStep
-from rillflow.types import FailurePolicy, Ref
+from rillflow.types import FailurePolicy, Ref, read
 
 Step = TransformStep | SplitStep | UnionStep | EnqueueStep | DequeueStep | Gather
 Listener = Callable[[str, int, dict[str, Any]], None]
@@ -198,7 +198,8 @@ class Scheduler:
         else:
             targets = [self._actor(handle) for handle in to]
         single = len(args) == 1 and isinstance(args[0], Ref)
-        payload = args[0] if single else self.fleet.engine.put(args)
+        # a reference that travels alone is forwarded; one among others has to be read
+        payload = args[0] if single else self.fleet.engine.put(read(args))
         for actor in targets:
             self.fleet.tell(actor, method, payload, not single, version, key)
 

@@ -1,14 +1,16 @@
 """The state of a run, as a cut at a step boundary: nothing is on its way, nothing is lost.
 
 Requests are let in first, and what they brought is saved with the operators that hold it. After
-the cut the run goes on exactly as a run restored from it would: both ask all shards anew, and on
-`sim` both draw from the same, freshly seeded generators.
+the cut the run goes on exactly as a run restored from it would: both ask all shards anew, nobody
+waits any longer for items that were on their way through the driver, and on `sim` both draw from
+the same, freshly seeded generators.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rillflow.engines.base import Engine
 from rillflow.errors import RunError
 from rillflow.scheduler.actor import Actor
 from rillflow.scheduler.envelope import Envelope
@@ -16,6 +18,7 @@ from rillflow.scheduler.gather import AsyncGather, Gather, SyncGather
 from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.merge import SplitStep, UnionStep
 from rillflow.scheduler.queues import EnqueueStep
+from rillflow.scheduler.route import Route
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.transform import TransformStep
 from rillflow.seeding import derive_seed
@@ -71,6 +74,8 @@ class _Tickets:
 def take(run: Run[Any], scheduler: Scheduler) -> dict[str, Any]:
     """Let every request come in, then save everything by name."""
     run.quiesce()
+    for step in scheduler.steps.values():
+        step.cut()
     tickets = _Tickets()
     names = {step: scheduler.program.names[node] for node, step in scheduler.steps.items()}
     state: dict[str, Any] = {
@@ -187,8 +192,9 @@ def _step(step: object, tickets: _Tickets) -> Any:
         return {"pending": None if step.pending is None else tickets.envelope(step.pending)}
     if isinstance(step, Gather):
         return {
-            "shards": {str(s.index): {"ended": s.ended, "warming": s.warming} for s in step.shards},
+            "ended": [shard.index for shard in step.shards if shard.ended],
             "items": _gathered(step, tickets),
+            "route": _route(step.route, tickets),
         }
     return None
 
@@ -199,10 +205,28 @@ def _gathered(gather: Gather, tickets: _Tickets) -> list[dict[str, Any]]:
     else:
         assert isinstance(gather, SyncGather)
         pairs = [(i, envelope) for i, buffer in enumerate(gather.buffers) for envelope in buffer]
-    rows = [{"shard": index, **tickets.envelope(envelope)} for index, envelope in pairs]
-    if gather.route is not None and any(gather.route.buffers):
-        raise RunError(f"a run cannot be saved while items wait inside {gather.name!r}; try again.")
-    return rows
+    return [{"shard": index, **tickets.envelope(envelope)} for index, envelope in pairs]
+
+
+def _route(route: Route | None, tickets: _Tickets) -> dict[str, Any] | None:
+    if route is None:
+        return None
+    return {
+        "buffers": [[tickets.envelope(e) for e in buffer] for buffer in route.buffers],
+        "dealt": dict(route.dealt),
+        "ended": route.ended,
+    }
+
+
+def _restore_route(route: Route | None, saved: Any, tickets: list[Ticket], engine: Engine) -> None:
+    if route is None:
+        return
+    route.dealt, route.ended = dict(saved["dealt"]), saved["ended"]
+    for buffer, rows in zip(route.buffers, saved["buffers"], strict=True):
+        for row in rows:
+            envelope = _envelope(row, tickets)
+            envelope.value, envelope.lazy = engine.put(envelope.value), True
+            buffer.append(envelope)
 
 
 def _restore_step(step: object, saved: Any, tickets: list[Ticket]) -> None:
@@ -220,10 +244,10 @@ def _restore_step(step: object, saved: Any, tickets: list[Ticket]) -> None:
         row = saved["pending"]
         step.pending = None if row is None else _envelope(row, tickets)
     elif isinstance(step, Gather):
-        for index, flags in saved["shards"].items():
-            shard = step.shards[int(index)]
-            shard.ended = flags["ended"]
+        for index in saved["ended"]:
+            step.shards[index].ended = True
         step.adopt([(row["shard"], _envelope(row, tickets)) for row in saved["items"]])
+        _restore_route(step.route, saved["route"], tickets, step.fleet.engine)
 
 
 def _envelope(row: dict[str, Any], tickets: list[Ticket]) -> Envelope:

@@ -64,6 +64,8 @@ class DriverContext:
 
     def put(self, value: Any) -> Ref:
         """Serialise a value once, to send it to many actors."""
+        if isinstance(value, Ref):
+            return value
         return self._scheduler.fleet.engine.put(value)
 
     def count(self, counter: str, n: int = 1) -> None:
@@ -176,7 +178,8 @@ class TransformStep:
                 envelope.finish(f"error in {self.name}")
             if isinstance(error, RillflowError):
                 raise
-            raise OperatorError.build(describe_exception(error), self.path, None) from error
+            failure = describe_exception(error)
+            raise OperatorError.build(failure, self.path, None, error) from error
         finally:
             wall = time.perf_counter() - wall
             self.stats.busy += wall
@@ -188,6 +191,11 @@ class TransformStep:
     def held(self) -> list[Marks]:
         """Tickets of everything inside, for the audit."""
         return [*self.transform.held(), *(envelope.tickets for envelope in self.out)]
+
+    def cut(self) -> None:
+        """Items on their way through no longer keep their source waiting."""
+        for envelope in self.out:
+            envelope.release()
 
     @property
     def depth(self) -> int:

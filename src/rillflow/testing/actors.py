@@ -95,6 +95,14 @@ class Replay:
             raise NotReady
         return self.asked, len(self.items)
 
+    def get_state(self) -> dict[str, Any]:
+        """What a checkpoint needs."""
+        return {"items": list(self.items), "asked": self.asked}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.items, self.asked = list(state["items"]), state["asked"]
+
 
 class Arrays:
     """Gives a small and a large array in turn; says whether what it was told can be written to."""
