@@ -17,6 +17,8 @@ MAY_IMPORT = {
     "ops": {"errors", "types", "graph"},
     "scheduler": {"errors", "types", "seeding", "graph", "engines.base"},
     "engines": {"errors", "types", "seeding", "graph", "scheduler"},
+    "losses": {"errors"},
+    "replay": {"errors"},
     "simulation": {"errors", "types", "seeding", "graph", "engines", "scheduler"},
     "testing": {"errors", "types", "graph", "ops", "scheduler", "engines"},
 }

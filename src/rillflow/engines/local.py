@@ -123,8 +123,9 @@ class Local(Engine):
         for fd in (process.fd, process.pidfd):
             self._epoll.register(fd, select.EPOLLIN)
             self._watched[fd] = process
-        payload = make_ref(pack((list(sys.path), os.getcwd(), spec.code, spec.handle)))
-        self._send(process, ("start", spec.name, spec.index, spec.incarnation, spec.seed), payload)
+        who = (spec.name, spec.index, spec.incarnation, spec.seed)
+        where = (list(sys.path), os.getcwd())
+        self._send(process, ("start", *who, *where), make_ref(pack((spec.code, spec.handle))))
 
     def install(self, actor: str, pipeline: str, code: bytes) -> None:
         if actor in self._inside.actors:
@@ -285,8 +286,10 @@ class Local(Engine):
         self._forget(process)
         if self._processes.get(process.name) is process:
             del self._processes[process.name]
+        _wait_for([process], 0.2)  # its socket may have closed a moment before it ended
+        code = process.process.poll()
         _kill_group(process)
-        code = process.process.wait()
+        code = process.process.wait() if code is None else code
         how = (
             f"was killed by {signal.Signals(-code).name}"
             if code < 0

@@ -137,7 +137,7 @@ class RayEngine(Engine):
     # -- the contract --------------------------------------------------------------------------
 
     def open(self, seed: int) -> None:
-        _refuse_client(None)
+        _refuse_client(self.address)
         if not ray.is_initialized():
             self._init()
         remote: Any = ray.remote  # its types know nothing of concurrency groups

@@ -91,14 +91,23 @@ class Worker:
         if self.host is not None:
             self.host.close()
 
-    def on_start(self, payload: Ref, name: str, index: int, incarnation: int, seed: int) -> None:
-        paths, directory, code, handle = payload.get()
+    def on_start(
+        self,
+        payload: Ref,
+        name: str,
+        index: int,
+        incarnation: int,
+        seed: int,
+        paths: list[str],
+        directory: str,
+    ) -> None:
         sys.path[:] = paths
         with contextlib.suppress(OSError):  # the driver's directory may be gone by now
             os.chdir(directory)
         sys.stdout, sys.stderr = _Named(sys.stdout, name), _Named(sys.stderr, name)
         random.seed(seed)
         try:
+            code, handle = payload.get()
             self.host = ActorHost(name, index, incarnation, seed, code, handle)
             self._seed_numpy(seed)
         except Exception as error:

@@ -37,17 +37,13 @@ class Handle:
         return self  # every run copies its operators, but never what they point to
 
 
-@dataclass(frozen=True, eq=False)
 class ActorHandle(Handle):
     """One actor of a group; operators send it messages through their context."""
 
-    group: Actors
-    index: int
-
-    @property
-    def uid(self) -> str:  # type: ignore[override]
-        """The group's uid and the index in it."""
-        return f"{self.group.uid}/{self.index}"
+    def __init__(self, group: Actors, index: int) -> None:
+        self.group = group
+        self.index = index
+        self.uid = f"{group.uid}/{index}"
 
     def __repr__(self) -> str:
         return f"<actor {self.group.name}-{self.index}>"

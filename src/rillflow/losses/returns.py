@@ -213,7 +213,7 @@ def _accumulate(x_t: Tensor, decay_t: Tensor, y: Tensor) -> Tensor:
     """y_t = x_t + decay_t * y_{t+1}, backwards from `y` after the last row."""
     rows = []
     for x, decay in zip(reversed(x_t.unbind()), reversed(decay_t.unbind()), strict=True):
-        y = x + decay * y
+        y = torch.addcmul(x, decay, y)
         rows.append(y)
     return torch.stack(rows[::-1])
 

@@ -62,8 +62,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         masses = self._masses_of(given)
         keys = super().add(arrays)
         self.max_priority = float(given.max(initial=self.max_priority))
-        # Of a batch larger than the ring two rows would claim one slot; only the last stay.
-        self._set_masses(keys[-self.capacity :], masses[-self.capacity :])
+        # Of a batch larger than the ring several rows claim one slot; as there, the last one stays.
+        self._set_masses(keys, masses)
         return keys
 
     def sample(self, n: int, *, beta: float | None = None) -> ReplaySample:

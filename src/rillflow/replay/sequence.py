@@ -108,16 +108,15 @@ class SequenceReplayBuffer(ReplayBuffer):
         """As for `ReplayBuffer`, with the keys at which sequences begin."""
         begins = self._begins[np.arange(self._dropped, self._listed) % self.capacity]
         settings = {name: getattr(self, name) for name in ("length", "burn_in", "stride")}
-        return {**super().get_state(), **settings, "begins": begins, "dropped": self._dropped}
+        return {**super().get_state(), **settings, "begins": begins}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on as the buffer that `state` was taken from."""
         require_same(state, self, "capacity", "length", "burn_in", "stride")
         super().set_state(state)
         begins = state["begins"]
-        self._dropped = int(state["dropped"])
-        self._listed = self._dropped + len(begins)
-        self._begins[np.arange(self._dropped, self._listed) % self.capacity] = begins
+        self._dropped, self._listed = 0, len(begins)
+        self._begins[: self._listed] = begins
 
     def _check(self, arrays: Mapping[str, Array], steps: int) -> None:
         if "starts" not in arrays and not arrays.keys() >= set(ENDS):

@@ -35,7 +35,8 @@ class Fleet:
         self.counters: Counter[str] = Counter()
         self.paused = False
         """no shard makes a new request while the run is being saved or restored"""
-        self.log: Callable[..., None] = lambda *_: None
+        self.log: Callable[..., None] | None = None
+        """told what happens, if somebody wants to know"""
         self._ids = itertools.count(1)
 
     # -- life and death ------------------------------------------------------------------------
@@ -50,7 +51,8 @@ class Fleet:
 
     def _start(self, actor: Actor) -> None:
         group: Actors = actor.handle.group
-        self.log("start", actor.name, actor.incarnation)
+        if self.log is not None:
+            self.log("start", actor.name, actor.incarnation)
         self.engine.start(
             ActorSpec(
                 name=actor.name,
@@ -91,7 +93,8 @@ class Fleet:
 
     def _retire(self, actor: Actor) -> None:
         actor.status = "gone"
-        self.log("gone", actor.name, actor.incarnation)
+        if self.log is not None:
+            self.log("gone", actor.name, actor.incarnation)
         self.engine.kill(actor.name)
 
     # -- requests and messages -----------------------------------------------------------------
@@ -119,7 +122,8 @@ class Fleet:
             actor.watched = True
             self.at(request.issued + actor.policy.timeout, lambda: self._watch(actor))
         provenance = () if own else tuple(t.source for t in tickets)
-        self.log("request", actor.name, actor.incarnation, seq)
+        if self.log is not None:
+            self.log("request", actor.name, actor.incarnation, seq)
         self.engine.request(actor.name, request.id, pipeline, seq, payload, provenance)
         return request
 
@@ -153,7 +157,8 @@ class Fleet:
         if key is not None:
             actor.sticky[key] = (method, payload, spread, version)
         if actor.status in ("live", "leaving"):
-            self.log("tell", actor.name, method, version)
+            if self.log is not None:
+                self.log("tell", actor.name, method, version)
             actor.messages += 1
             self.engine.tell(actor.name, method, payload, spread, version)
             parked, actor.parked = actor.parked, []
@@ -167,7 +172,8 @@ class Fleet:
         actor = self.actors[event.actor]
         if event.incarnation != actor.incarnation or actor.status in ("waiting", "gone"):
             self.counters["late_rejected"] += 1
-            self.log("late", event.actor, event.incarnation)
+            if self.log is not None:
+                self.log("late", event.actor, event.incarnation)
             return
         if isinstance(event, Completed):
             self._completed(actor, event)
@@ -180,7 +186,8 @@ class Fleet:
         request = self._pop(event.request)
         if request is None:
             return
-        self.log("completed", actor.name, actor.incarnation, request.seq)
+        if self.log is not None:
+            self.log("completed", actor.name, actor.incarnation, request.seq)
         actor.failures_in_a_row = 0
         actor.last_answer = self.engine.now()
         actor.busy += event.header.wall
@@ -199,7 +206,8 @@ class Fleet:
         if request is not None and event.failure.operator:
             operator = f"{request.target.operator} > {event.failure.operator}"
         error = OperatorError.build(event.failure, operator, actor.name)
-        self.log("failed", actor.name, actor.incarnation, event.failure.type_name)
+        if self.log is not None:
+            self.log("failed", actor.name, actor.incarnation, event.failure.type_name)
         actor.counters["errors"] += 1
         actor.failures_in_a_row += 1
         actor.last_answer = self.engine.now()
@@ -240,7 +248,8 @@ class Fleet:
             self.at(deadline, lambda: self._watch(actor))
 
     def _lost(self, actor: Actor, reason: str, failure: UserFailure | None) -> None:
-        self.log("lost", actor.name, actor.incarnation)
+        if self.log is not None:
+            self.log("lost", actor.name, actor.incarnation)
         actor.counters["lost"] += 1
         error: Exception
         if failure is not None:
@@ -353,7 +362,3 @@ class Fleet:
     def expects_events(self) -> bool:
         """Whether anything can still happen by itself."""
         return bool(self.by_request or self.timers)
-
-    def handle_of(self, name: str) -> ActorHandle:
-        """The handle of an actor, by its name in the run."""
-        return self.actors[name].handle

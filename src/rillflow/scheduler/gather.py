@@ -14,7 +14,7 @@ from rillflow.scheduler.actor import Actor, Request
 from rillflow.scheduler.envelope import Blocked, Envelope, Hold, Pulled
 from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.stats import NodeStats
-from rillflow.types import Header, Ref, Source
+from rillflow.types import Header, Ref
 
 if TYPE_CHECKING:
     from rillflow.scheduler.route import Route
@@ -94,8 +94,8 @@ class Shard:
     def _ticket(self, seq: int) -> Ticket:
         self.account.produced += 1
         self.account.in_flight += 1
-        source = Source(self.actor.name, self.actor.incarnation, seq, 0)
-        return Ticket(source, self.account, self.actor.versions_sent)
+        actor = self.actor
+        return Ticket(actor.name, actor.incarnation, seq, 0, self.account, actor.versions_sent)
 
     # -- what the fleet says -------------------------------------------------------------------
 
@@ -150,9 +150,7 @@ class Shard:
             own.account.produced -= 1  # the answer was: nothing; there is no item to account for
             return []
         own.account.held += 1
-        own.source = Source(
-            own.source.actor, own.source.incarnation, own.source.seq, header.version
-        )
+        own.version = header.version
         if len(header.items) == 1 and header.items[0] == (request.seq,) and not header.dropped:
             return [(own,)]
         held = self.actor.held

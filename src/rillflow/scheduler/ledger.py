@@ -139,16 +139,42 @@ class Ticket:
     expect all pieces that are still on their way to the split.
     """
 
-    __slots__ = ("account", "forks", "outcome", "pieces", "sent", "source")
+    __slots__ = (
+        "account",
+        "actor",
+        "forks",
+        "incarnation",
+        "outcome",
+        "pieces",
+        "sent",
+        "seq",
+        "version",
+    )
 
-    def __init__(self, source: Source, account: Account, sent: int = 0) -> None:
-        self.source = source
+    def __init__(
+        self,
+        actor: str,
+        incarnation: int,
+        seq: int,
+        version: int,
+        account: Account,
+        sent: int = 0,
+    ) -> None:
+        self.actor = actor
+        self.incarnation = incarnation
+        self.seq = seq
+        self.version = version
         self.account = account
         self.sent = sent
         """versioned messages sent to the actor when the request was issued"""
         self.pieces = 1
         self.outcome: str | None = None
         self.forks: dict[str, Ticket] | None = None
+
+    @property
+    def source(self) -> Source:
+        """Which request this is, as users see it."""
+        return Source(self.actor, self.incarnation, self.seq, self.version)
 
     def mark(self, outcome: str) -> None:
         """Remember the best thing that happened to any piece."""
@@ -185,7 +211,9 @@ class Ticket:
         if branch not in self.forks:
             account = self.account.child(branch)
             account.held += 1
-            ticket = self.forks[branch] = Ticket(self.source, account, self.sent)
+            ticket = self.forks[branch] = Ticket(
+                self.actor, self.incarnation, self.seq, self.version, account, self.sent
+            )
             ticket.outcome, ticket.pieces = self.outcome, self.pieces
         return self.forks[branch]
 

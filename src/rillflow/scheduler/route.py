@@ -82,7 +82,7 @@ class Route:
             self.target.rearm(shard)
 
     def _partition(self, envelope: Envelope, active: list[int]) -> int:
-        actor = envelope.tickets[0].source.actor
+        actor = envelope.tickets[0].actor
         if self.per_shard:
             first = next(s.index for s in self.source.shards if s.actor.name == actor)
             first *= self.per_shard

@@ -22,7 +22,7 @@ from rillflow.scheduler.route import Route
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.transform import TransformStep
 from rillflow.seeding import derive_seed
-from rillflow.types import Ref, Source, read
+from rillflow.types import Ref, read
 
 if TYPE_CHECKING:
     from rillflow.engines.run import Run
@@ -270,7 +270,7 @@ def _ticket(scheduler: Scheduler, row: dict[str, Any]) -> Ticket:
     for branch in path:
         account = account.child(branch)
     actor, incarnation, seq, version = row["source"]
-    ticket = Ticket(Source(actor, incarnation, seq, version), account, row["sent"])
+    ticket = Ticket(actor, incarnation, seq, version, account, row["sent"])
     ticket.outcome, ticket.pieces = row["outcome"], row["pieces"]
     return ticket
 

@@ -48,8 +48,10 @@ class DriverContext:
     @property
     def sources(self) -> tuple[ActorHandle, ...]:
         """The actors that made this item, each once."""
-        names = dict.fromkeys(ticket.source.actor for ticket in self._tickets)
-        return tuple(self._scheduler.fleet.handle_of(name) for name in names)
+        actors = self._scheduler.fleet.actors
+        if len(self._tickets) == 1:
+            return (actors[self._tickets[0].actor].handle,)
+        return tuple(actors[name].handle for name in dict.fromkeys(t.actor for t in self._tickets))
 
     def send(
         self,
@@ -128,7 +130,14 @@ class TransformStep:
             return Blocked.ENDED
         pulled = self.upstream()
         if type(pulled) is Envelope:
-            self._feed(pulled)
+            outs = self._feed(pulled)
+            if len(outs) == 1 and outs[0][1] is pulled.tickets and not self.transform.ended:
+                # the usual case, one in and one out: the envelope goes on with its new value
+                pulled.value = value = outs[0][0]
+                pulled.lazy = self._is_lazy(value)
+                self.stats.items += 1
+                return pulled
+            self._queue(outs, pulled)
         elif pulled is Blocked.ENDED:
             self.upstream_ended = True
             self._queue(self._run_user_code(None, self.transform.flush), None)
@@ -142,14 +151,19 @@ class TransformStep:
         self.stats.items += 1
         return envelope
 
-    def _feed(self, envelope: Envelope) -> None:
+    def _feed(self, envelope: Envelope) -> Outs:
         def work() -> Outs:
             value = envelope.value
             if self.transform.reads or not isinstance(value, Ref):
                 value = envelope.read()
             return self.transform.feed(value, envelope.tickets)
 
-        self._queue(self._run_user_code(envelope, work), envelope)
+        return self._run_user_code(envelope, work)
+
+    def _is_lazy(self, value: Any) -> bool:
+        if self.transform.reads or isinstance(value, Ref):
+            return isinstance(value, Ref)
+        return type(value) in (list, tuple) and any(isinstance(part, Ref) for part in value)
 
     def _queue(self, outs: Outs, source: Envelope | None) -> None:
         hold = None if source is None else source.hold
@@ -159,12 +173,7 @@ class TransformStep:
             else:
                 hold.release()
         for value, marks in outs:
-            lazy = isinstance(value, Ref) or (
-                not self.transform.reads
-                and type(value) in (list, tuple)
-                and any(isinstance(part, Ref) for part in value)
-            )
-            self.out.append(Envelope(value, marks, hold, lazy))
+            self.out.append(Envelope(value, marks, hold, self._is_lazy(value)))
 
     def _run_user_code(self, envelope: Envelope | None, work: Callable[[], Outs]) -> Outs:
         """An exception becomes an error that names operator and line, and the item ends."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from torch import Tensor
 
 from rillflow.losses import discounted_returns, gae, lambda_returns
-from tests.unit.losses.episodes import GAMMA, Steps, column, flags, lambdas, same, steps
+from tests.unit.losses.parts import GAMMA, Steps, column, few, flags, lambdas, same, steps
 
 
 def estimate(s: Steps, lam: float) -> tuple[Tensor, Tensor]:
@@ -50,6 +50,7 @@ def test_gae_by_hand() -> None:
     same(targets, column(3, 5, 6.25, 8))
 
 
+@few
 @given(steps, lambdas)
 def test_gae_is_its_definition(s: Steps, lam: float) -> None:
     advantages, targets = estimate(s, lam)
@@ -57,12 +58,14 @@ def test_gae_is_its_definition(s: Steps, lam: float) -> None:
     same(targets, literal(s, lam) + s.v_tm1)
 
 
+@few
 @given(steps, lambdas)
 def test_the_value_targets_are_lambda_returns(s: Steps, lam: float) -> None:
     _, targets = estimate(s, lam)
     same(targets, lambda_returns(s.r_t, s.discount_t, s.v_t, s.ended_t, lam))
 
 
+@few
 @given(steps)
 def test_with_lambda_one_it_is_the_discounted_return_minus_the_value(s: Steps) -> None:
     """Truncation apart: there the return goes on with the final value instead."""
@@ -72,6 +75,7 @@ def test_with_lambda_one_it_is_the_discounted_return_minus_the_value(s: Steps) -
     same(advantages, discounted_returns(r_t, discount_t, s.v_t[-1]) - s.v_tm1)
 
 
+@few
 @given(steps)
 def test_with_lambda_zero_it_is_the_one_step_error(s: Steps) -> None:
     advantages, _ = estimate(s, 0.0)
@@ -94,6 +98,7 @@ def test_the_value_of_a_terminal_observation_is_never_looked_at() -> None:
     same(targets, column(1, 1))
 
 
+@few
 @given(steps, lambdas)
 def test_nothing_leaks_across_the_end_of_an_episode(s: Steps, lam: float) -> None:
     """Changing every row behind an end, whatever its reason, changes nothing before it."""

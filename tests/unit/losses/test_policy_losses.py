@@ -22,19 +22,11 @@ from rillflow.losses import (
     kl_gaussian,
     policy_gradient_loss,
 )
-from tests.unit.losses.episodes import same
-
-shapes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
-seeds = st.integers(0, 2**32 - 1)
+from tests.unit.losses.parts import few, normals, same, seeds, shapes
 
 
 def vector(*numbers: float, grad: bool = False) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64, requires_grad=grad)
-
-
-def normals(count: int, shape: tuple[int, ...], seed: int) -> list[Tensor]:
-    random = torch.Generator().manual_seed(seed)
-    return list(torch.randn(count, *shape, generator=random, dtype=torch.float64))
 
 
 # --- losses --------------------------------------------------------------------------------------
@@ -78,6 +70,7 @@ def test_clipped_surrogate_loss_by_hand() -> None:
     assert advantages.grad is None
 
 
+@few
 @given(shapes, seeds, st.sampled_from([0.1, 0.3, 2.0]))
 def test_clipped_surrogate_loss_is_its_case_distinction(
     shape: tuple[int, ...], seed: int, clip: float
@@ -125,6 +118,7 @@ def test_approximate_kl_by_hand() -> None:
     assert old_logp.grad is None
 
 
+@few
 @given(seeds)
 def test_the_expectation_of_the_approximate_kl_is_the_kl(seed: int) -> None:
     """Summed over all actions with the old policy's probabilities, nothing is left to chance."""
@@ -160,6 +154,7 @@ def test_entropy_gaussian_by_hand() -> None:
     same(found, torch.tensor(2 + math.log(2 * math.pi), dtype=torch.float64))
 
 
+@few
 @given(shapes, seeds)
 def test_entropies_agree_with_torch_distributions(shape: tuple[int, ...], seed: int) -> None:
     logits, log_std = normals(2, shape, seed)
@@ -195,6 +190,7 @@ def test_kl_gaussian_by_hand() -> None:
     same(found, torch.tensor(math.log(2) - 0.25, dtype=torch.float64))
 
 
+@few
 @given(shapes, seeds)
 def test_divergences_agree_with_torch_distributions(shape: tuple[int, ...], seed: int) -> None:
     a, b, c, d = normals(4, shape, seed)
@@ -204,6 +200,7 @@ def test_divergences_agree_with_torch_distributions(shape: tuple[int, ...], seed
     same(kl_gaussian(a, b, c, d), kl_divergence(p, q))
 
 
+@few
 @given(shapes, seeds)
 def test_a_distribution_does_not_diverge_from_itself(shape: tuple[int, ...], seed: int) -> None:
     mean, log_std = normals(2, shape, seed)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from rillflow.losses import discounted_returns, lambda_returns, n_step_returns
-from tests.unit.losses.episodes import GAMMA, Steps, column, flags, lambdas, same, steps
+from tests.unit.losses.parts import GAMMA, Steps, column, few, flags, lambdas, same, steps
 
 
 def brute_n_step(s: Steps, t: int, b: int, n: int) -> float:
@@ -40,6 +40,7 @@ def test_discounted_returns_by_hand() -> None:
     same(found, column(2, 2, 9))
 
 
+@few
 @given(steps)
 def test_discounted_returns_are_the_double_sum(s: Steps) -> None:
     """G_t = sum over k of (product of the discounts between) * r_k, and the bootstrap value."""
@@ -64,6 +65,7 @@ def test_lambda_returns_by_hand() -> None:
     same(found, column(3.5, 6, 7))
 
 
+@few
 @given(steps, lambdas)
 def test_lambda_returns_are_the_mixture_of_all_n_step_returns(s: Steps, lam: float) -> None:
     """(1 - lam) * sum of lam^(n-1) * G^(n) for n < N, and lam^(N-1) * G^(N) for the longest."""
@@ -88,13 +90,14 @@ def test_n_step_returns_by_hand() -> None:
     same(found, column(2, 2, 8.5, 9))
 
 
+@few
 @given(steps, st.integers(1, 9))
 def test_n_step_returns_are_what_walking_n_steps_collects(s: Steps, n: int) -> None:
     expected = table(s, lambda t, b: brute_n_step(s, t, b, n))
     same(n_step_returns(s.r_t, s.discount_t, s.v_t, s.ended_t, n), expected)
 
 
-@settings(max_examples=30)
+@few
 @given(steps)
 def test_the_ends_of_the_family_agree(s: Steps) -> None:
     """lam=0 is n=1; lam=1 is the largest n; without truncation that is the discounted return."""

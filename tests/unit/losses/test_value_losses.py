@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given
@@ -18,19 +20,11 @@ from rillflow.losses import (
     q_learning_td_error,
     value_loss,
 )
-from tests.unit.losses.episodes import same
-
-shapes = st.lists(st.integers(1, 4), min_size=1, max_size=2).map(tuple)
-seeds = st.integers(0, 2**32 - 1)
+from tests.unit.losses.parts import few, normals, same, seeds, shapes
 
 
-def tensor(numbers: list[float] | list[list[float]], *, grad: bool = False) -> Tensor:
+def tensor(numbers: Sequence[float] | Sequence[Sequence[float]], *, grad: bool = False) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64, requires_grad=grad)
-
-
-def normals(count: int, shape: tuple[int, ...], seed: int) -> list[Tensor]:
-    random = torch.Generator().manual_seed(seed)
-    return list(torch.randn(count, *shape, generator=random, dtype=torch.float64))
 
 
 def actions(shape: tuple[int, ...], count: int, seed: int) -> Tensor:
@@ -86,6 +80,7 @@ def test_clipped_value_loss_by_hand() -> None:
     assert target.grad is None
 
 
+@few
 @given(shapes, seeds, st.sampled_from([0.1, 1.0, 100.0]))
 def test_clipped_value_loss_is_its_loop(shape: tuple[int, ...], seed: int, clip: float) -> None:
     v, old_v, target = normals(3, shape, seed)
@@ -110,6 +105,7 @@ def test_huber_by_hand() -> None:
     assert x.grad.tolist() == [0, 1, -2]
 
 
+@few
 @given(shapes, seeds, st.sampled_from([0.3, 1.0, 5.0]))
 def test_huber_agrees_with_torch(shape: tuple[int, ...], seed: int, delta: float) -> None:
     (x,) = normals(1, shape, seed)
@@ -158,6 +154,7 @@ def test_double_q_td_error_by_hand() -> None:
     assert q_t_selector.grad is None
 
 
+@few
 @given(shapes, st.integers(1, 4), seeds)
 def test_td_errors_are_their_loops(shape: tuple[int, ...], count: int, seed: int) -> None:
     q_tm1, q_t, selector = normals(3, (*shape, count), seed)
@@ -175,6 +172,7 @@ def test_td_errors_are_their_loops(shape: tuple[int, ...], count: int, seed: int
     same(double_q_td_error(q_tm1, a_tm1, r_t, discount_t, q_t, selector), double)
 
 
+@few
 @given(shapes, st.integers(1, 4), seeds)
 def test_double_q_with_one_network_is_q_learning(
     shape: tuple[int, ...], count: int, seed: int
@@ -207,6 +205,7 @@ def test_dueling_by_hand() -> None:
     assert advantages.grad.flatten().tolist() == pytest.approx([2 / 3, -1 / 3, -1 / 3])
 
 
+@few
 @given(shapes, st.integers(1, 4), seeds)
 def test_the_mean_of_dueling_q_values_is_the_value(
     shape: tuple[int, ...], count: int, seed: int

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rillflow.losses import gae, lambda_returns, n_step_returns, vtrace
-from tests.unit.losses.episodes import GAMMA, Steps, column, flags, lambdas, same, steps
+from tests.unit.losses.parts import GAMMA, Steps, column, few, flags, lambdas, same, steps
 
 clips = st.sampled_from([0.5, 1.0, 2.0, math.inf])
 
@@ -89,6 +89,7 @@ def test_vtrace_by_hand_with_a_truncation_and_a_termination() -> None:
     same(advantages, column(4, 1, 6))
 
 
+@few
 @given(steps, clips, clips, lambdas)
 def test_vtrace_is_the_sum_in_the_paper(s: Steps, rho: float, pg: float, lam: float) -> None:
     found = vtrace(
@@ -99,6 +100,7 @@ def test_vtrace_is_the_sum_in_the_paper(s: Steps, rho: float, pg: float, lam: fl
         same(one, other)
 
 
+@few
 @given(steps)
 def test_on_policy_it_is_the_longest_n_step_return(s: Steps) -> None:
     vs, advantages = on_policy(s, 1.0)
@@ -107,6 +109,7 @@ def test_on_policy_it_is_the_longest_n_step_return(s: Steps) -> None:
     same(advantages, longest - s.v_tm1)
 
 
+@few
 @given(steps, lambdas)
 def test_on_policy_it_is_the_lambda_return_and_gae(s: Steps, lam: float) -> None:
     vs, advantages = on_policy(s, lam)

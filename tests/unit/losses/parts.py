@@ -1,14 +1,18 @@
-"""Random rows of steps for the tests of returns, and small tensors written by hand."""
+"""Random rows of steps, random tensors of any shape, and small ones written by hand."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
+from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 GAMMA = 0.9
+few = settings(max_examples=40)
+seeds = st.integers(0, 2**32 - 1)
+shapes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 
 
 @dataclass
@@ -51,10 +55,15 @@ steps = st.builds(
     make_steps,
     time=st.integers(1, 7),
     batch=st.integers(1, 3),
-    seed=st.integers(0, 2**32 - 1),
+    seed=seeds,
     end_probability=st.sampled_from([0.0, 0.3, 1.0]),
 )
 lambdas = st.sampled_from([0.0, 0.5, 0.95, 1.0])
+
+
+def normals(count: int, shape: tuple[int, ...], seed: int) -> list[Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    return list(torch.randn(count, *shape, generator=random, dtype=torch.float64))
 
 
 def column(*numbers: float) -> Tensor:
