@@ -67,9 +67,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         return keys
 
     def sample(self, n: int, *, beta: float | None = None) -> ReplaySample:
-        """`n` rows, drawn in proportion to their priorities, oldest slot first.
+        """`n` rows, drawn in proportion to their priorities, in the order of their slots.
 
-        `beta` is for this sample only, for those who anneal it.
+        `beta` is for this sample only, for those who anneal it. Shuffle before cutting a sample
+        into minibatches: neighbours in it were mostly inserted one after the other.
         """
         n = self._drawable(n)
         beta = self.beta if beta is None else _not_negative("beta", beta)
@@ -103,7 +104,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         for rows that are not here are ignored and counted in `stale_updates`.
         """
         known = np.asarray(keys)
-        if known.ndim != 1 or known.dtype.kind not in "iu":
+        if known.ndim != 1 or (known.size and known.dtype.kind not in "iu"):
             raise RunError(
                 "keys must be a list of whole numbers, as `add` and `sample` return them; "
                 f"got {known.dtype} of shape {known.shape}"

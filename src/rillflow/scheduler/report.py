@@ -21,7 +21,7 @@ def run_stats(scheduler: Scheduler, seconds: float, waited: float) -> RunStats:
     operators += [
         _background(scheduler, index, seconds) for index in range(len(scheduler.backgrounds))
     ]
-    resources = _resources(scheduler, seconds)
+    resources = _resources(scheduler, seconds, waited)
     return RunStats(
         seconds=seconds,
         operators=operators,
@@ -74,13 +74,12 @@ def _background(scheduler: Scheduler, index: int, seconds: float) -> OperatorSta
     )
 
 
-def _resources(scheduler: Scheduler, seconds: float) -> list[ResourceStats]:
-    """The places where work is done: the driver, and each group of actors."""
-    driver = sum(
-        stats.busy
-        for node, name in scheduler.program.names.items()
-        if not node.parallel and (stats := scheduler.stats.get(name)) is not None
-    )
+def _resources(scheduler: Scheduler, seconds: float, waited: float) -> list[ResourceStats]:
+    """The places where work is done: the driver, and each group of actors.
+
+    The driver works whenever it does not wait: on its operators, on scheduling, on the user's loop.
+    """
+    driver = max(0.0, seconds - waited)
     lines = [ResourceStats("driver", 1, _share(driver, seconds))]
     background_groups = {state.actor.handle.group.uid for state in scheduler.backgrounds}
     for group in scheduler.program.groups:

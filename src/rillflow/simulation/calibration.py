@@ -52,6 +52,11 @@ class Calibration:
     others: float
     """cores that other programs used meanwhile"""
 
+    @property
+    def rate(self) -> float:
+        """Answers per second in the run that was measured."""
+        return self.answers / self.seconds if self.seconds else 0.0
+
     def __str__(self) -> str:
         text = f"latencies measured on {self.engine!r} "
         text += f"({self.answers:,} answers in {self.seconds:.1f} s"
@@ -105,7 +110,7 @@ def _learned(recorder: Recorder, cores: int) -> Calibration:
         in_operators=sum(map(sum, _flat(recorder.operators))) / len(recorder.seen),
         engine=recorder.name,
         seconds=window.seconds,
-        answers=len(recorder.seen),
+        answers=len(recorder.seen) - recorder.before,
         others=window.others,
     )
 

@@ -57,6 +57,8 @@ class Recorder(Engine):
         self.messages = 0
         self.engine_cpu = 0.0
         """processor time of the driver inside the engine: sending and receiving"""
+        self.before = 0
+        """answers before the window opened"""
         self.window = Window()
         self._keys: dict[bytes, tuple[str, tuple[str, ...]]] = {}
         self._pipelines: dict[tuple[str, str], Key] = {}
@@ -186,7 +188,7 @@ class Recorder(Engine):
 
     def _begin(self) -> None:
         """Every actor that was asked has answered once: constructors and imports are behind us."""
-        self.messages, self.engine_cpu = 0, 0.0
+        self.messages, self.engine_cpu, self.before = 0, 0.0, len(self.seen)
         for actor, pid in self.inner.pids().items():
             self.meters[actor] = Meter(pid, self.specs[actor].handle.group.uid)
         self.window.open(self.seconds)

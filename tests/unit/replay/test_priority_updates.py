@@ -37,6 +37,12 @@ def test_keys_that_were_never_given_out_are_stale() -> None:
     assert buffer.max_priority == 1
 
 
+def test_an_update_of_nothing_changes_nothing() -> None:
+    buffer = filled(2)
+    buffer.update_priorities([], [])
+    assert (buffer.stale_updates, buffer.max_priority) == (0, 1)
+
+
 def test_of_two_priorities_for_one_key_the_last_stays() -> None:
     buffer = filled(2)
     buffer.update_priorities([0, 1, 0], [9.0, 1.0, 3.0])
