@@ -60,3 +60,26 @@ def test_random_flows_on_processes_leave_nothing_behind() -> None:
     run_one()
     assert gone_within(list(children() - before), 3.0)
     assert shared_memory() == segments
+
+
+@pytest.mark.slow
+@pytest.mark.proc
+@pytest.mark.timeout(1200)
+def test_a_thousand_runs_leave_nothing_behind() -> None:
+    """900 runs in virtual time and 100 on processes: no process, no segment, no contract broken."""
+    before, segments = children(), shared_memory()
+
+    @settings(max_examples=900, deadline=None, suppress_health_check=RELAXED, database=None)
+    @given(recipes)
+    def simulated(recipe: Recipe) -> None:
+        run_and_check(recipe)
+
+    @settings(max_examples=100, deadline=None, suppress_health_check=RELAXED, database=None)
+    @given(recipes)
+    def on_processes(recipe: Recipe) -> None:
+        run_and_check(dataclasses.replace(recipe, faults=()), "local")
+
+    simulated()
+    on_processes()
+    assert gone_within(list(children() - before), 3.0)
+    assert shared_memory() == segments

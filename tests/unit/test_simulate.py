@@ -15,7 +15,7 @@ from rillflow.engines.sim import Sim
 from rillflow.errors import BuildError, RunError
 from rillflow.graph.program import Program
 from rillflow.simulation import Calibration, simulate
-from rillflow.simulation.calibration import calibrate
+from rillflow.simulation.learn import calibrate
 from rillflow.simulation.rehearsal import Rehearsal
 from rillflow.simulation.resize import resized
 

@@ -96,7 +96,7 @@ class Timeline:
 
     def step(self, until: float | None) -> bool:
         """Let the next thing happen; False: nothing does before `until`."""
-        finish = self.cores.next_finish()
+        finish = self.cores.next_finish() if self.cores.jobs else None
         if self._agenda and (finish is None or self._agenda[0][0] < finish):
             due, finish = self._agenda[0][0], None
         elif finish is not None:

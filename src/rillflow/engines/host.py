@@ -38,6 +38,7 @@ class HostContext:
 
     def __init__(self, host: ActorHost, operator: str) -> None:
         self.operator = operator
+        self.seed = host.info.seed
         self.actor = host.actor
         self.info = host.info
         self.provenance: Provenance = ()
@@ -57,6 +58,7 @@ class HostContext:
 
     put = send
     mark = send
+    shared = send
 
     def count(self, counter: str, n: int = 1) -> None:
         """Add to a counter that travels with the next answer."""

@@ -67,10 +67,14 @@ class LatencyModel:
             return 0.0, 0.0
         if actor in table:
             return self._draw(table[actor])
-        stated = [self._draw(table[name]) for name in operators if name in table]
-        if stated:
-            return sum(cpu for cpu, _ in stated), sum(wait for _, wait in stated)
-        return self._draw(table["*"]) if "*" in table else (0.0, 0.0)
+        stated = [table[name] for name in operators if name in table]
+        if not stated and "*" in table:
+            stated = [table["*"]]
+        cpu = wait = 0.0
+        for one in stated:
+            more_cpu, more_wait = self._draw(one)
+            cpu, wait = cpu + more_cpu, wait + more_wait
+        return cpu, wait
 
     def of_driver(self, operator: str) -> float:
         """What an operator takes in the driver, on a core; the default is for actors only."""

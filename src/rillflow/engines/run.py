@@ -189,6 +189,11 @@ class Run(Generic[T]):
         """Call `listener(actor, seq, metrics)` for metrics that travel with the answers."""
         self._scheduler.metrics_listeners.append(listener)
 
+    @property
+    def shared(self) -> dict[str, Any]:
+        """What operators of the driver share in this run, such as a learner, by key."""
+        return self._scheduler.shared
+
     def workers(self) -> dict[str, dict[str, Any]]:
         """Each actor: its state, incarnation, process id, restarts and errors."""
         pids = self.engine.pids()

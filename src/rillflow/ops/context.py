@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from rillflow.graph.handles import ActorHandle, Actors
@@ -17,6 +17,8 @@ class Context(Protocol):
 
     operator: str
     """name of the operator in the program"""
+    seed: int
+    """seed of the run"""
     actor: Any
     """the actor it runs in; None in the driver"""
     info: ActorInfo | None
@@ -52,6 +54,13 @@ class Context(Protocol):
         """Serialise a value once, to send it to many actors."""
         ...
 
+    def shared(self, key: str, make: Callable[[], T]) -> T:
+        """What several operators of the driver share in one run, such as a learner; made once.
+
+        If it has `get_state` and `set_state` it is part of the run's state.
+        """
+        ...
+
     def count(self, counter: str, n: int = 1) -> None:
         """Add to a counter of this operator, shown in `run.stats()`."""
         ...
@@ -65,7 +74,9 @@ class Operator(Generic[T, U]):
     """Base class for operators with state; plain callables work as well.
 
     A subclass defines `__call__(self, item)` or `__call__(self, item, ctx)`. Set `takes_ref` to be
-    given an item unread, as a `Ref` that can be forwarded without a copy.
+    given an item unread, as a `Ref` that can be forwarded without a copy. An operator in the driver
+    that has a method `on_start(ctx)` is called once before the first request is made, for instance
+    to send the first weights.
     """
 
     takes_ref: bool = False

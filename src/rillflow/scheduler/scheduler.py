@@ -52,6 +52,8 @@ class Scheduler:
         self.backgrounds: list[BackgroundState] = []
         self.routes: list[Route] = []
         self.cut = 0
+        self.shared: dict[str, Any] = {}
+        """what operators of the driver share, by key"""
         self.metrics_listeners: list[Listener] = []
         self.pull: Callable[[], Pulled]
         """the next item of the program, or why there is none"""
@@ -70,6 +72,9 @@ class Scheduler:
             if not node.parallel:
                 self._build(node)
         self.pull = self._pulls[self.program.root]
+        for step in self.steps.values():
+            if isinstance(step, TransformStep):
+                step.on_start()
         for background in self.program.backgrounds:
             actor = self.fleet.by_uid[background.actors[0].uid]
             state = BackgroundState(

@@ -100,6 +100,11 @@ def take(run: Run[Any], scheduler: Scheduler) -> dict[str, Any]:
             for name, s in scheduler.stats.items()
         },
         "run_counters": dict(scheduler.fleet.counters),
+        "shared": {
+            key: value.get_state()
+            for key, value in scheduler.shared.items()
+            if hasattr(value, "get_state")
+        },
         "ledger": {name: account.state() for name, account in scheduler.ledger.accounts.items()},
     }
     state["tickets"] = tickets.rows
@@ -130,6 +135,8 @@ def restore(run: Run[Any], scheduler: Scheduler, state: dict[str, Any]) -> None:
         scheduler.stats_of(name).items = saved["items"]
         scheduler.stats_of(name).counters.update(saved["counters"])
     scheduler.fleet.counters.update(state["run_counters"])
+    for key, saved in state["shared"].items():
+        scheduler.shared[key].set_state(saved)
     _same_names(
         "actors",
         {n for n, a in scheduler.fleet.actors.items() if a.status == "live"},

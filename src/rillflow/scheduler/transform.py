@@ -7,7 +7,7 @@ import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rillflow.errors import BuildError, OperatorError, RillflowError, describe_exception
 from rillflow.graph.handles import ActorHandle, Actors
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rillflow.scheduler.scheduler import Scheduler
 
 Puller = Callable[[], Pulled]
+T = TypeVar("T")
 
 
 class DriverContext:
@@ -69,6 +70,18 @@ class DriverContext:
         if isinstance(value, Ref):
             return value
         return self._scheduler.fleet.engine.put(value)
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return self._scheduler.seed
+
+    def shared(self, key: str, make: Callable[[], T]) -> T:
+        """What several operators share in one run; made by the first that asks."""
+        shared = self._scheduler.shared
+        if key not in shared:
+            shared[key] = make()
+        return shared[key]  # type: ignore[no-any-return]
 
     def count(self, counter: str, n: int = 1) -> None:
         """Add to a counter of this operator."""
@@ -119,6 +132,12 @@ class TransformStep:
         """The actor that made the item; a tuple if there are several."""
         sources = self.ctx.aim(marks).sources
         return sources[0] if len(sources) == 1 else sources
+
+    def on_start(self) -> None:
+        """Before the first request: let the operator do what it does once."""
+        hook = getattr(self.transform.fn, "on_start", None)
+        if hook is not None:
+            self._run_user_code(None, lambda: hook(self.ctx.aim(())) or [])
 
     # -- the step ------------------------------------------------------------------------------
 

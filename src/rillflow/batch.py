@@ -1,0 +1,90 @@
+"""Experience as named columns of NumPy arrays: cheap to slice, join and ship."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rillflow.errors import BuildError
+
+Array = NDArray[Any]
+
+BOOTSTRAP = "bootstrap_obs"
+"""the observation after the last step of a fragment; its shape is [B, ...], without time"""
+
+
+class SampleBatch(Mapping[str, Array]):
+    """A fragment of experience, time-major: each column is [T, B, ...].
+
+    T steps of B environments. `bootstrap_obs` is [B, ...]: what the policy saw after the last step.
+    A step with `valid` false was only the reset of its environment and is not to be learned from.
+
+    >>> batch = SampleBatch({"rewards": np.ones((3, 2))})
+    >>> batch.steps, SampleBatch.concat([batch, batch])["rewards"].shape
+    (6, (3, 4))
+    """
+
+    __slots__ = ("columns",)
+
+    def __init__(self, columns: Mapping[str, Array]) -> None:
+        self.columns = dict(columns)
+
+    def __getitem__(self, name: str) -> Array:
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise KeyError(f"no column {name!r}; there are {sorted(self.columns)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __reduce__(self) -> Any:
+        return SampleBatch, (self.columns,)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {list(column.shape)}" for name, column in self.columns.items())
+        return f"SampleBatch({shapes})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Time and number of environments."""
+        time, envs = self.columns["rewards"].shape[:2]
+        return time, envs
+
+    @property
+    def steps(self) -> int:
+        """Environment steps in it, without those that only reset an environment."""
+        valid = self.columns.get("valid")
+        time, envs = self.shape
+        return time * envs if valid is None else int(np.count_nonzero(valid))
+
+    def with_columns(self, **columns: Array) -> SampleBatch:
+        """The same batch with more, or other, columns."""
+        return SampleBatch({**self.columns, **columns})
+
+    @staticmethod
+    def concat(batches: Sequence[SampleBatch]) -> SampleBatch:
+        """Fragments of the same length side by side: more environments, the same time."""
+        if len(batches) == 1:
+            return batches[0]
+        if not batches:
+            raise BuildError("there is nothing to concatenate.")
+        names = set(batches[0])
+        lengths = {batch.shape[0] for batch in batches}
+        if any(set(batch) != names for batch in batches) or len(lengths) > 1:
+            raise BuildError(
+                "fragments are joined side by side, so they need the same columns and length; "
+                f"got lengths {sorted(lengths)} and columns {[sorted(b) for b in batches]}."
+            )
+        return SampleBatch(
+            {
+                name: np.concatenate([b[name] for b in batches], axis=0 if name == BOOTSTRAP else 1)
+                for name in batches[0]
+            }
+        )
