@@ -6,7 +6,8 @@ A request is *open* from when it is issued until everything downstream is done w
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rillflow.graph.node import Node
 from rillflow.graph.program import Shard as ShardPlan
@@ -54,6 +55,8 @@ class Shard:
         self.warming = False
         self.hungry = False
         """waits for an item from a route"""
+        self.metrics: list[tuple[int, Mapping[str, Any]]] = []
+        """came with answers whose items nobody has pulled yet"""
 
     @property
     def active(self) -> bool:
@@ -120,9 +123,16 @@ class Shard:
             stats.items += 1
             stats.busy += seconds
         if header.metrics is not None:
-            gather.scheduler.record_metrics(
-                gather.stats, self.actor.name, request.seq, header.metrics
-            )
+            self.metrics.append((request.seq, header.metrics))
+
+    def deliver_metrics(self) -> None:
+        """What came with the answers is told when their items are delivered, in the same order."""
+        if self.metrics:
+            metrics, self.metrics = self.metrics, []
+            for seq, one in metrics:
+                self.gather.scheduler.record_metrics(
+                    self.gather.stats, self.actor.name, seq, one
+                )
 
     def _envelopes(self, request: Request, header: Header, payload: Ref | None) -> list[Envelope]:
         if request.own:
@@ -287,6 +297,7 @@ class AsyncGather(Gather):
 
     def arrived(self, shard: Shard, envelopes: list[Envelope]) -> None:
         if not envelopes:
+            shard.deliver_metrics()
             shard.done()
             return
         hold = Hold(shard.done)
@@ -298,7 +309,9 @@ class AsyncGather(Gather):
     def pull(self) -> Pulled:
         if self.ready:
             self.stats.items += 1
-            return self.ready.popleft()[1]
+            shard, envelope = self.ready.popleft()
+            shard.deliver_metrics()
+            return envelope
         return self.idle_status()
 
     def waiting(self) -> list[Envelope]:
@@ -343,6 +356,8 @@ class SyncGather(Gather):
                 self.rearm(shard)
         if any((s.active or s.in_flight) and not self.buffers[s.index] for s in self.shards):
             return self.idle_status()
+        for shard in self.shards:
+            shard.deliver_metrics()
         parts = [buffer.popleft() for buffer in self.buffers if buffer]
         if not parts:
             return Blocked.ENDED

@@ -15,7 +15,8 @@ from rillflow.graph.flow import Flow
 from rillflow.graph.handles import Actors
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
-from rillflow.simulation.calibration import Calibration, calibrate
+from rillflow.simulation.calibration import Calibration
+from rillflow.simulation.learn import calibrate
 from rillflow.simulation.rehearsal import Bounded, Rehearsal
 from rillflow.simulation.report import SimulationReport
 from rillflow.simulation.resize import resized, source_group

@@ -133,6 +133,10 @@ class Rehearsal(Bounded):
         super().__init__(**options)
         self.calibration = calibration
         self._codes: dict[bytes, tuple[str, tuple[str, ...]]] = {}
+        self.stated: dict[str, float] = {}
+        """by group: seconds of waiting in the answers as recorded"""
+        self.waited: dict[str, float] = {}
+        """by group: the same and what was spent waiting for a core"""
         self._inline: deque[tuple[SimActor, Event, float, float]] = deque()
 
     def _make_host(self, spec: ActorSpec) -> StandIn:
@@ -194,7 +198,15 @@ class Rehearsal(Bounded):
         answer, header = actor.host.answer(asked.pipeline, asked.seq)
         payload = None if answer.payload is None else _Here(answer.payload, spec.handle)
         event = Completed(spec.name, spec.incarnation, asked.request, header, payload)
+        uid = spec.handle.group.uid
+        self.stated[uid] = self.stated.get(uid, 0.0) + answer.wait
         return event, answer.cpu + self._at_actor(actor), answer.wait
+
+    def _deliver(self, actor: SimActor, answer: Event) -> None:
+        if isinstance(answer, Completed):
+            uid, header = actor.spec.handle.group.uid, answer.header
+            self.waited[uid] = self.waited.get(uid, 0.0) + header.wall - header.cpu
+        super()._deliver(actor, answer)
 
     def _finish_after(self, actor: SimActor, answer: Event, cpu: float, wait: float) -> None:
         if actor.spec.placement == "driver":

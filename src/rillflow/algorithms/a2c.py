@@ -1,0 +1,62 @@
+"""Synchronous advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rillflow.batch import SampleBatch
+from rillflow.graph.flow import Flow
+from rillflow.graph.parallel import ParallelFlow
+from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.postprocess import Rows, actor_critic_rows
+from rillflow.rl.results import Loss, TrainStats
+from rillflow.rl.rollouts import ConcatBatches
+from rillflow.rl.train import TrainOneStep
+from rillflow.rl.workers import Workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(AlgorithmConfig):
+    """Settings of A2C, and of A3C, which differs in its plan alone."""
+
+    lr: float = 3e-3
+    num_envs_per_worker: int = 16
+    rollout_fragment_length: int = 16
+    train_batch_size: int = 512
+    """least steps per training batch"""
+    lambda_: float = 0.95
+    """how far advantages look ahead (GAE)"""
+    vf_loss_coef: float = 0.5
+    """weight of the value loss"""
+    entropy_coef: float = 0.001
+    """weight of the entropy bonus"""
+
+
+def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
+    """Rows with advantages."""
+    return actor_critic_rows(policy, batch, cfg.gamma, cfg.lambda_)
+
+
+def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
+    """Policy gradient with advantages, value loss, entropy bonus."""
+    from rillflow import losses
+
+    logp, entropy, values = policy.evaluate(rows["obs"], rows["actions"])
+    gradient = losses.policy_gradient_loss(logp, rows["advantages"])
+    value = losses.value_loss(values, rows["targets"])
+    bonus = losses.entropy_bonus(entropy)
+    total = gradient + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
+    stats = {"policy_loss": gradient, "value_loss": value, "entropy": bonus}
+    return Loss(total, {name: figure.detach() for name, figure in stats.items()})
+
+
+def plan(
+    rollouts: ParallelFlow[SampleBatch], workers: Workers, cfg: Config | None = None
+) -> Flow[TrainStats]:
+    """Rounds of rollouts, joined to a training batch, one optimiser step each."""
+    cfg = cfg or workers.config  # type: ignore[assignment]
+    assert isinstance(cfg, Config)
+    rounds = rollouts.gather_sync().for_each(SampleBatch.concat, name="concat")
+    batches = rounds.combine(ConcatBatches(cfg.train_batch_size))
+    return batches.for_each(TrainOneStep(workers))

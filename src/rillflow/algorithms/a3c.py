@@ -1,0 +1,21 @@
+"""Asynchronous advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783)."""
+
+from __future__ import annotations
+
+from rillflow.algorithms.a2c import Config as Config
+from rillflow.algorithms.a2c import loss as loss
+from rillflow.algorithms.a2c import postprocess as postprocess
+from rillflow.batch import SampleBatch
+from rillflow.graph.flow import Flow
+from rillflow.graph.parallel import ParallelFlow
+from rillflow.rl.results import TrainStats
+from rillflow.rl.train import ApplyGradients, ComputeGradients
+from rillflow.rl.workers import Workers
+
+
+def plan(
+    rollouts: ParallelFlow[SampleBatch], workers: Workers, cfg: Config | None = None
+) -> Flow[TrainStats]:
+    """Gradients computed in the workers, applied as they come, answered with new weights."""
+    grads = rollouts.par_for_each(ComputeGradients()).gather_async()
+    return grads.for_each(ApplyGradients(workers))

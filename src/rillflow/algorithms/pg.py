@@ -1,0 +1,58 @@
+"""Vanilla policy gradient, REINFORCE (Williams 1992)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rillflow.batch import SampleBatch
+from rillflow.graph.flow import Flow
+from rillflow.graph.parallel import ParallelFlow
+from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.postprocess import Rows, actor_critic_rows, standardized
+from rillflow.rl.results import Loss, TrainStats
+from rillflow.rl.rollouts import ConcatBatches
+from rillflow.rl.train import TrainOneStep
+from rillflow.rl.workers import Workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(AlgorithmConfig):
+    """Settings of PG."""
+
+    lr: float = 4e-3
+    num_envs_per_worker: int = 16
+    rollout_fragment_length: int = 64
+    train_batch_size: int = 2048
+    """least steps per training batch"""
+    vf_loss_coef: float = 0.5
+    """weight of the loss of the baseline"""
+
+
+def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
+    """Rows with whole discounted returns, less a learned baseline."""
+    rows = actor_critic_rows(policy, batch, cfg.gamma, 1.0)
+    rows["advantages"] = standardized(rows["advantages"])
+    return rows
+
+
+def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
+    """The policy gradient, and the baseline's own loss."""
+    from rillflow import losses
+
+    logp, entropy, values = policy.evaluate(rows["obs"], rows["actions"])
+    gradient = losses.policy_gradient_loss(logp, rows["advantages"])
+    value = losses.value_loss(values, rows["targets"])
+    stats = {"policy_loss": gradient, "value_loss": value, "entropy": losses.entropy_bonus(entropy)}
+    total = gradient + cfg.vf_loss_coef * value
+    return Loss(total, {name: figure.detach() for name, figure in stats.items()})
+
+
+def plan(
+    rollouts: ParallelFlow[SampleBatch], workers: Workers, cfg: Config | None = None
+) -> Flow[TrainStats]:
+    """Rounds of rollouts, joined to a training batch, one optimiser step each."""
+    cfg = cfg or workers.config  # type: ignore[assignment]
+    assert isinstance(cfg, Config)
+    rounds = rollouts.gather_sync().for_each(SampleBatch.concat, name="concat")
+    return rounds.combine(ConcatBatches(cfg.train_batch_size)).for_each(TrainOneStep(workers))

@@ -1,0 +1,77 @@
+"""Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rillflow.batch import SampleBatch
+from rillflow.graph.flow import Flow
+from rillflow.graph.parallel import ParallelFlow
+from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.postprocess import Rows, actor_critic_rows, standardized
+from rillflow.rl.results import Loss, TrainStats
+from rillflow.rl.rollouts import ConcatBatches
+from rillflow.rl.train import TrainOneStep
+from rillflow.rl.workers import Workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(AlgorithmConfig):
+    """Settings of PPO."""
+
+    lr: float = 1e-3
+    train_batch_size: int = 2048
+    """least steps per training batch"""
+    num_sgd_iter: int = 10
+    """passes over each batch"""
+    sgd_minibatch_size: int = 512
+    """rows per optimiser step"""
+    lambda_: float = 0.95
+    """how far advantages look ahead (GAE)"""
+    clip_param: float = 0.2
+    """how far the policy may move per batch"""
+    vf_loss_coef: float = 0.5
+    """weight of the value loss"""
+    entropy_coef: float = 0.0
+    """weight of the entropy bonus"""
+
+
+def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
+    """Rows with standardised advantages."""
+    rows = actor_critic_rows(policy, batch, cfg.gamma, cfg.lambda_)
+    rows["advantages"] = standardized(rows["advantages"])
+    return rows
+
+
+def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
+    """The clipped surrogate, the value loss and the entropy bonus."""
+    from rillflow import losses
+
+    logp, entropy, values = policy.evaluate(rows["obs"], rows["actions"])
+    surrogate = losses.clipped_surrogate_loss(logp, rows["logp"], rows["advantages"], cfg.clip_param)
+    value = losses.value_loss(values, rows["targets"])
+    bonus = losses.entropy_bonus(entropy)
+    total = surrogate + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
+    stats = {
+        "policy_loss": surrogate.detach(),
+        "value_loss": value.detach(),
+        "entropy": bonus.detach(),
+        "kl": losses.approximate_kl(rows["logp"], logp.detach()),
+    }
+    return Loss(total, stats)
+
+
+def plan(
+    rollouts: ParallelFlow[SampleBatch], workers: Workers, cfg: Config | None = None
+) -> Flow[TrainStats]:
+    """Rounds of rollouts, joined to a training batch, learned in minibatches."""
+    cfg = cfg or workers.config  # type: ignore[assignment]
+    assert isinstance(cfg, Config)
+    rounds = rollouts.gather_sync().for_each(SampleBatch.concat, name="concat")
+    batches = rounds.combine(ConcatBatches(cfg.train_batch_size))
+    return batches.for_each(
+        TrainOneStep(
+            workers, num_sgd_iter=cfg.num_sgd_iter, sgd_minibatch_size=cfg.sgd_minibatch_size
+        )
+    )

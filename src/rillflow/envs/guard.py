@@ -1,0 +1,65 @@
+"""The contract of one Gymnasium environment, checked where its copies can still be told apart.
+
+A vector environment made of single ones unpacks, casts and stacks what they return: by then a
+missing value is a `ValueError` about unpacking and a float64 has become a float32. So each copy
+is wrapped, and a broken promise is reported with its own index and step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from rillflow.envs.checks import (
+    EnvError,
+    flag_mismatch,
+    mismatch,
+    number_mismatch,
+    raised,
+    result_mismatch,
+    where,
+)
+
+_RESET = ("observation", "info")
+_STEP = ("observation", "reward", "terminated", "truncated", "info")
+
+
+class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """One environment, named: what it raises and returns is checked at every call."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], name: str, index: int) -> None:
+        super().__init__(env)
+        self._name, self._index, self._steps = name, index, 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """As the environment's own, checked."""
+        try:
+            result = self.env.reset(seed=seed, options=options)
+        except Exception as error:
+            raise raised(error, "reset", self._name, self._index) from error
+        problem = result_mismatch(result, _RESET, "reset")
+        self._refuse(problem or mismatch(self.observation_space, result[0]))
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """As the environment's own, checked."""
+        self._steps += 1
+        try:
+            result = self.env.step(action)
+        except Exception as error:
+            raise raised(error, "step", self._name, self._index, self._steps) from error
+        self._refuse(
+            result_mismatch(result, _STEP, "step")
+            or mismatch(self.observation_space, result[0])
+            or number_mismatch(result[1], "reward")
+            or flag_mismatch(result[2], "terminated")
+            or flag_mismatch(result[3], "truncated")
+        )
+        return result
+
+    def _refuse(self, problem: str | None) -> None:
+        if problem:
+            raise EnvError(f"{where(self._name, self._index, self._steps)}: {problem}")

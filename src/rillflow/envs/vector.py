@@ -1,0 +1,260 @@
+"""One uniform face over any Gymnasium vector environment.
+
+Gymnasium knows three ways to begin the next episode, and each hides the last observation of the
+old one somewhere else. Here all three say the same:
+
+    mode        what Gymnasium does                  what a `Step` says
+    NEXT_STEP   the step after the end only resets   its row is not `valid`; `next_obs` is None
+    SAME_STEP   `obs` is already the new episode's   `next_obs` holds the final observation
+    DISABLED    nothing; the caller resets           reset here, then as SAME_STEP
+
+A loop that keeps true transitions reads, in every mode:
+
+    step = envs.step(actions)
+    after = step.obs if step.next_obs is None else step.next_obs   # true next observations
+    keep = slice(None) if step.valid is None else step.valid       # rows that are transitions
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rillflow.envs.autoreset import autoreset_mode, final_observations
+from rillflow.envs.checks import (
+    EnvError,
+    actions_mismatch,
+    flags_mismatch,
+    found,
+    mismatch,
+    not_finite,
+    raised,
+    result_mismatch,
+    where,
+)
+from rillflow.envs.episodes import Bools, Episodes
+from rillflow.envs.spaces import Array, actions_of, observations_of
+from rillflow.envs.state import state_of
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Box, Space
+
+
+class Step(NamedTuple):
+    """What one vector step did; every array has one row per environment and is the caller's."""
+
+    obs: Array
+    """what to act on next"""
+    rewards: npt.NDArray[np.float32]
+    terminated: Bools
+    """the episode ended and nothing follows: its value is 0"""
+    truncated: Bools
+    """the episode was cut: its value is that of its true next observation"""
+    valid: Bools | None
+    """False where this step only began an episode and its action was ignored; None: all valid"""
+    next_obs: Array | None
+    """the true next observation of each step; None: it is `obs` in every valid row"""
+
+
+class Envs:
+    """A vector environment with plain arrays, checked results and episode statistics.
+
+    Use `make_envs` to get one from an id, a factory or a vector environment.
+    """
+
+    def __init__(
+        self, vector: Any, *, name: str, seed: int = 0, clip_rewards: bool = False
+    ) -> None:
+        self.name = name
+        self.num_envs = int(vector.num_envs)
+        self.obs: Array | None = None
+        """the observation to act on now; None before the first reset"""
+        self.vector = vector
+        """the environment itself, for what this face does not cover"""
+        self._seed = seed & 0x3FFFFFFF  # native environments take 32 signed bits, and count up
+        self._clip_rewards = clip_rewards
+        self._mode = autoreset_mode(vector, name)
+        self._observations = observations_of(vector.single_observation_space, name)
+        self._actions = actions_of(vector.single_action_space, name)
+        self._state = state_of(vector)
+        self._steps = 0
+        self._seeded = self._closed = self._reuses = False
+        self._seen: Array = np.empty(0)
+        self._was_done = np.zeros(self.num_envs, bool)
+        self._episodes = Episodes(self.num_envs)
+        batched = vector.observation_space
+        self._expected = (batched.shape, batched.dtype)  # of a Box; None, None of a Dict
+
+    @property
+    def observation_space(self) -> Box:
+        """Of one environment: float32, or uint8 for an image."""
+        return self._observations.space
+
+    @property
+    def action_space(self) -> Space[Any]:
+        """Of one environment: Discrete and MultiDiscrete from 0, or Box."""
+        return self._actions.space
+
+    @property
+    def skips_steps(self) -> bool:
+        """Whether a Step can hold rows that are not transitions (the NEXT_STEP mode)."""
+        return self._mode == "NextStep"
+
+    @property
+    def exact(self) -> bool:
+        """Whether `set_state` continues exactly where `get_state` was called."""
+        return self._state is not None
+
+    def reset(self) -> Array:
+        """Begin new episodes everywhere; the first call seeds the environments."""
+        return self._reset(None if self._seeded else self._seed)
+
+    def _reset(self, seed: int | None) -> Array:
+        raw = self._call_reset(seed=seed)
+        self._seeded = True
+        self._was_done = np.zeros(self.num_envs, bool)
+        self._episodes.begin()
+        self.obs = self._encode(raw).copy()
+        return self.obs
+
+    def _call_reset(self, **arguments: Any) -> Any:
+        try:
+            result = self.vector.reset(**arguments)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise raised(error, "reset", self.name) from error
+        self._refuse(result_mismatch(result, ("observations", "info"), "reset"))
+        return result[0]
+
+    def step(self, actions: Array) -> Step:
+        """Act once in every environment."""
+        taken = self.to_env_actions(actions)
+        self._steps += 1
+        try:
+            result = self.vector.step(taken)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise raised(error, "step", self.name, step=self._steps) from error
+        names = ("observations", "rewards", "terminations", "truncations", "info")
+        self._refuse(result_mismatch(result, names, "step"))
+        raw, raw_rewards, terminated, truncated, info = result
+        obs = self._encode(raw)
+        rewards = self._rewards(raw_rewards)
+        self._refuse(flags_mismatch(terminated, "terminated", self.num_envs))
+        self._refuse(flags_mismatch(truncated, "truncated", self.num_envs))
+        done = terminated | truncated
+        ended = bool(done.any())
+        valid, next_obs = None, None
+        if self._mode == "NextStep":
+            valid = ~self._was_done
+            rewards = rewards * valid  # the reward of a step that only resets is no reward
+            self._was_done = done
+        else:
+            next_obs = obs
+            if ended and self._mode == "SameStep":
+                next_obs = self._with_final(obs, done, info)
+            elif ended:
+                obs = self._begin(obs, done)
+        self._episodes.count(rewards, valid)
+        if ended:
+            self._episodes.end(done)
+        if self._clip_rewards:
+            rewards = np.clip(rewards, -1.0, 1.0)
+        self.obs = obs
+        return Step(obs, rewards, terminated, truncated, valid, next_obs)
+
+    def to_env_actions(self, actions: Array) -> Array:
+        """A policy's actions as the environment takes them: clipped, counted from its start."""
+        if self.obs is None:
+            raise EnvError(f"{where(self.name)}: call reset() before step()")
+        actions = np.asarray(actions)
+        self._refuse(actions_mismatch(self.action_space, actions, self.num_envs))
+        return self._actions.to_env(actions)
+
+    def pop_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of each episode that ended since the last call (before clipping)."""
+        return self._episodes.pop()
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything needed to go on later; the environment itself only if `exact`."""
+        return {
+            "env": self._state.get() if self._state and self.obs is not None else None,
+            "obs": None if self.obs is None else self.obs.copy(),
+            "was_done": self._was_done.copy(),
+            "episodes": self._episodes.get_state(),
+            "steps": self._steps,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from `get_state`; if it was not exact, with new episodes, differently seeded."""
+        self._steps = state["steps"]
+        self._episodes.set_state(state["episodes"])
+        self._was_done = state["was_done"].copy()
+        if state["obs"] is None:
+            self._seeded, self.obs = False, None
+        elif state["env"] is None or self._state is None:
+            # not the first seed again: that would replay the episodes already learned from
+            fresh = np.random.SeedSequence([self._seed, self._steps]).generate_state(1)[0]
+            self._reset(int(fresh) & 0x3FFFFFFF)
+        else:
+            self.vector.reset(seed=self._seed)  # some environments build their state only here
+            self._state.set(state["env"])
+            self._seeded, self.obs = True, state["obs"].copy()
+
+    def close(self) -> None:
+        """Let the environments go; safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            self.vector.close()
+
+    def _encode(self, raw: Any) -> Array:
+        """A raw batch, checked and turned into an array that no later step will overwrite."""
+        if type(raw) is not np.ndarray or (raw.shape, raw.dtype) != self._expected:
+            self._refuse(mismatch(self.vector.observation_space, raw))
+        obs = self._observations.encode(raw)
+        if obs.dtype == np.float32 and not np.isfinite(obs).all():
+            raise not_finite(self.name, self._steps, raw, obs)
+        # an environment that reuses its buffer shows it as soon as there are two observations
+        self._reuses = self._reuses or np.may_share_memory(obs, self._seen)
+        self._seen = obs
+        return obs.copy() if self._reuses else obs
+
+    def _rewards(self, raw: Any) -> npt.NDArray[np.float32]:
+        rewards = np.asarray(raw)
+        if rewards.shape != (self.num_envs,) or rewards.dtype.kind not in "fiub":
+            expected = f"numbers of shape ({self.num_envs},)"
+            self._refuse(f"rewards: expected {expected}, found {found(raw)}")
+        if not np.isfinite(rewards).all():
+            raise not_finite(self.name, self._steps, rewards, rewards, "reward")
+        return rewards.astype(np.float32, copy=False)
+
+    def _with_final(self, obs: Array, done: Bools, info: dict[str, Any]) -> Array:
+        """`obs` with the rows of ended episodes replaced by their final observations."""
+        rows = np.flatnonzero(done)
+        final = final_observations(self.vector.single_observation_space, info, rows)
+        if final is None:
+            self._refuse(
+                'an episode ended in the SAME_STEP mode, but info has no "final_obs": '
+                f"found the keys {sorted(info)}"
+            )
+        encoded = self._observations.encode(final)
+        if not np.isfinite(encoded).all():
+            raise not_finite(self.name, self._steps, final, encoded, "final_obs", rows)
+        out = obs.copy()
+        out[rows] = encoded
+        return out
+
+    def _begin(self, obs: Array, done: Bools) -> Array:
+        """`obs` with the rows of ended episodes replaced by the first of their next ones."""
+        raw = self._call_reset(options={"reset_mask": done.copy()})
+        out = obs.copy()
+        out[done] = self._encode(raw)[done]
+        return out
+
+    def _refuse(self, problem: str | None) -> None:
+        if problem:
+            raise EnvError(f"{where(self.name, step=self._steps)}: {problem}")

@@ -1,0 +1,26 @@
+"""The policy an actor acts with: NumPy where it can, torch where it must."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rillflow.policies.numpy_policy import NumpyPolicy
+from rillflow.policies.spec import PolicySpec
+
+if TYPE_CHECKING:
+    from rillflow.policies.torch_policy import TorchPolicy
+
+
+def make_actor(spec: PolicySpec, seed: int = 0) -> NumpyPolicy | TorchPolicy:
+    """A policy to act with, on the CPU.
+
+    For an mlp it is a `NumpyPolicy` and torch is never imported; for any other network it is a
+    `TorchPolicy`. Both start from the same weights as `TorchPolicy(spec, seed)`, and both draw
+    the same actions from the same seed.
+    """
+    if spec.model == "mlp":
+        return NumpyPolicy(spec, seed)
+    # imported here: it takes more than a second and 200 MB that an mlp's actor can do without
+    from rillflow.policies.torch_policy import TorchPolicy
+
+    return TorchPolicy(spec, seed)

@@ -1,0 +1,137 @@
+"""From a network's outputs to actions and their log-probabilities, in NumPy, for both policies.
+
+Outputs are [width, B], one row per action: sums over a few actions then run along whole vectors,
+which is several times faster than along rows of two or three numbers. Randomness is drawn once
+per call. The outputs are overwritten.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rillflow.errors import RunError
+from rillflow.policies.actions import Actions
+
+Floats = NDArray[np.float32]
+Array = NDArray[Any]
+
+
+class Sampler:
+    """Draws actions of one kind."""
+
+    def __init__(self, actions: Actions, epsilon_greedy: bool) -> None:
+        self.actions = actions
+        self.epsilon_greedy = epsilon_greedy
+        self._columns = np.arange(0)
+
+    def sample(
+        self,
+        outputs: Floats,
+        log_std: Floats | None,
+        rng: np.random.Generator,
+        epsilon: float | Floats = 0.0,
+    ) -> tuple[Array, Floats]:
+        """Actions [B, *shape] and the logarithms of the probabilities they had [B].
+
+        Args:
+            outputs: logits, means or q values, [width, B]; overwritten.
+            log_std: of a Gaussian [width].
+            rng: where the randomness comes from.
+            epsilon: how often q values are not followed: one number, or one per environment.
+        """
+        if self.actions.kind == "continuous":
+            assert log_std is not None
+            return self._gaussian(outputs, log_std, rng)
+        columns = self._numbered(outputs.shape[1])
+        if self.epsilon_greedy:
+            return _epsilon_greedy(outputs, rng, epsilon)
+        if self.actions.kind == "discrete":
+            uniform = rng.random((outputs.shape[1],), dtype=np.float32)
+            return _categorical(outputs, uniform, columns)
+        return self._multi(outputs, rng, columns)
+
+    def greedy(self, outputs: Floats) -> Array:
+        """The most likely actions, or those of the highest q values, [B, *shape]."""
+        if self.actions.kind == "continuous":
+            return outputs.T.reshape(-1, *self.actions.shape).copy()
+        if self.actions.kind == "discrete":
+            best: Array = outputs.argmax(0)
+            return best
+        parts = [part.argmax(0) for part in self._parts(outputs)]
+        return np.stack(parts, -1).reshape(-1, *self.actions.shape)
+
+    def _parts(self, outputs: Floats) -> list[Floats]:
+        ends = np.cumsum(self.actions.sizes).tolist()
+        return [outputs[e - n : e] for e, n in zip(ends, self.actions.sizes, strict=True)]
+
+    def _numbered(self, count: int) -> Array:
+        if len(self._columns) != count:
+            self._columns = np.arange(count)
+        return self._columns
+
+    def _multi(
+        self, outputs: Floats, rng: np.random.Generator, columns: Array
+    ) -> tuple[Array, Floats]:
+        uniform = rng.random((len(self.actions.sizes), outputs.shape[1]), dtype=np.float32)
+        drawn = [
+            _categorical(part, u, columns)
+            for part, u in zip(self._parts(outputs), uniform, strict=True)
+        ]
+        actions = np.stack([a for a, _ in drawn], -1).reshape(-1, *self.actions.shape)
+        return actions, np.sum([logp for _, logp in drawn], 0, dtype=np.float32)
+
+    def _gaussian(
+        self, means: Floats, log_std: Floats, rng: np.random.Generator
+    ) -> tuple[Array, Floats]:
+        _check_finite(means)
+        noise = rng.standard_normal(means.shape, dtype=np.float32)
+        means += np.exp(log_std)[:, None] * noise
+        noise *= noise
+        constant = log_std.sum() + 0.5 * len(log_std) * math.log(2 * math.pi)
+        logp: Floats = np.float32(-0.5) * noise.sum(0) - np.float32(constant)
+        return means.T.reshape(-1, *self.actions.shape).copy(), logp
+
+
+def _categorical(logits: Floats, uniform: Floats, columns: Array) -> tuple[Array, Floats]:
+    """One action per column, by where a uniform number falls in the cumulative sum."""
+    peak = logits.max(0)
+    _check_finite(peak)
+    logits -= peak
+    cumulative = np.exp(logits)
+    np.cumsum(cumulative, 0, out=cumulative)
+    total = cumulative[-1]
+    # the last row is never counted: rounding in u * total cannot give an action that is not there
+    uniform *= total
+    actions = (cumulative[:-1] <= uniform).sum(0)
+    logp: Floats = logits[actions, columns]
+    logp -= np.log(total)
+    return actions, logp
+
+
+def _epsilon_greedy(
+    q: Floats, rng: np.random.Generator, epsilon: float | Floats
+) -> tuple[Array, Floats]:
+    count, batch = q.shape
+    _check_finite(q.max(0))
+    best = q.argmax(0)
+    uniform = rng.random((2, batch), dtype=np.float32)
+    # a float32 below 1 times the count may round up to the count
+    anything = np.minimum((uniform[1] * count).astype(np.int64), count - 1)
+    actions = np.where(uniform[0] < epsilon, anything, best)
+    rate = np.asarray(epsilon, np.float32)
+    probability = rate / np.float32(count) + (np.float32(1) - rate) * (actions == best)
+    return actions, np.log(probability).astype(np.float32)
+
+
+def _check_finite(numbers: Floats) -> None:
+    # the sum is NaN or infinite if one of them is, and costs one pass without a temporary array;
+    # an output of -inf is allowed, it rules an action out: callers pass maxima
+    if not math.isfinite(numbers.sum()):
+        raise RunError(
+            "the outputs of the policy are not finite: there is NaN or infinity in the "
+            "observations, or the weights have diverged (try a smaller learning rate)"
+        )

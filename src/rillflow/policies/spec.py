@@ -1,0 +1,235 @@
+"""What a policy is made from: two spaces and a few choices. A value, free of torch.
+
+A worker and a learner that hold equal specs hold networks whose weights have the same names and
+shapes; that is all the two need to agree upon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from rillflow.errors import BuildError
+from rillflow.policies.actions import Actions, actions_of
+
+Shape = tuple[int, ...]
+SMALLEST_IMAGE = 36
+"""what the three convolutions of the Nature network need, in pixels a side"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySpec:
+    """A policy, described.
+
+    `model` may be your own: a function (or a class) that takes this spec and returns a
+    `torch.nn.Module`. Called with observations [N, ...] the module returns, for the head
+
+    - `"actor_critic"`: `(outputs, values)`, [N, actions.width] and [N]: logits, or the means of
+      a Gaussian (a parameter `log_std` is added if the module has none);
+    - `"q"`: the q values [N, actions.width].
+
+    If the function has an attribute `state_shape` the module is recurrent: it is called with
+    observations [T, B, ...], the state [B, *state_shape] before the first row and `starts` [T, B],
+    true where an episode begins, and returns the state after the last row as well.
+    """
+
+    observation_space: Space[Any]
+    """of one environment, preprocessed: a floating-point vector, or an image of uint8"""
+    action_space: Space[Any]
+    """of one environment"""
+    hidden: Shape = (64, 64)
+    """widths of the layers behind a vector"""
+    activation: Literal["tanh", "relu"] = "tanh"
+    """of the layers behind a vector; those behind an image use relu"""
+    model: Literal["mlp", "cnn", "lstm"] | Callable[[PolicySpec], Any] = "mlp"
+    """the network; an lstm has convolutions below it if observations are images"""
+    head: Literal["actor_critic", "q"] = "actor_critic"
+    """a distribution over actions and a value, or one value per action"""
+    dueling: bool = False
+    """q values as a value plus advantages (Wang et al. 2015, arXiv:1511.06581)"""
+    shared: bool = False
+    """one trunk for the actor and the critic of an mlp; a cnn or an lstm always has one"""
+    image_features: int = 512
+    """width of the layer behind the convolutions"""
+    lstm_size: int = 128
+    """cells of the lstm"""
+
+    def __post_init__(self) -> None:
+        _check_choices(self)
+        _check_sizes(self)
+        _check_head(self)
+        _check_observations(self)
+
+    # what follows from the spaces
+
+    @cached_property
+    def actions(self) -> Actions:
+        """The kind and the sizes of an action."""
+        return actions_of(self.action_space)
+
+    @cached_property
+    def observation_shape(self) -> Shape:
+        """Of one observation."""
+        return tuple(self.observation_space.shape or ())
+
+    @cached_property
+    def observation_size(self) -> int:
+        """How many numbers one observation has."""
+        return prod(self.observation_shape)
+
+    @cached_property
+    def image(self) -> bool:
+        """Whether observations are images: three axes of uint8."""
+        return self.observation_space.dtype == np.uint8 and len(self.observation_shape) == 3
+
+    @cached_property
+    def channels_first(self) -> bool:
+        """Whether images are [C, H, W]; the channels are the shorter one of the outer axes."""
+        return self.observation_shape[0] <= self.observation_shape[-1]
+
+    # what follows from the choices
+
+    @property
+    def state_shape(self) -> Shape | None:
+        """Of the recurrent state of one environment; None if there is none."""
+        if self.model == "lstm":
+            return (2, self.lstm_size)
+        shape = None if isinstance(self.model, str) else getattr(self.model, "state_shape", None)
+        return None if shape is None else tuple(shape)
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether the policy remembers."""
+        return self.state_shape is not None
+
+    @property
+    def has_value(self) -> bool:
+        """Whether a built-in network has an output for the value of a state."""
+        return self.head == "actor_critic" or self.dueling
+
+    @property
+    def has_critic(self) -> bool:
+        """Whether the value has a trunk of its own."""
+        return self.model == "mlp" and self.head == "actor_critic" and not self.shared
+
+    @cached_property
+    def parameter_shapes(self) -> dict[str, Shape]:
+        """Names and shapes of the weights of an mlp."""
+        if self.model != "mlp":
+            raise BuildError(
+                "only the weights of model='mlp' follow from the spec; "
+                "for any other network build it: TorchPolicy(spec).get_weights()"
+            )
+        shapes = self._layers("trunk")
+        if self.has_critic:
+            shapes |= self._layers("critic")
+        last = self.hidden[-1] if self.hidden else self.observation_size
+        shapes |= _linear("action_head", last, self.actions.width)
+        if self.has_value:
+            shapes |= _linear("value_head", last, 1)
+        if self.actions.kind == "continuous":
+            shapes["log_std"] = (self.actions.width,)
+        return shapes
+
+    @cached_property
+    def acting_names(self) -> tuple[str, ...]:
+        """The weights of an mlp that decide what it does; an actor needs no others."""
+        critic = () if self.dueling else ("value_head.",)
+        return tuple(n for n in self.parameter_shapes if not n.startswith(("critic.", *critic)))
+
+    def _layers(self, name: str) -> dict[str, Shape]:
+        shapes: dict[str, Shape] = {}
+        fan_in = self.observation_size
+        for index, width in enumerate(self.hidden):
+            shapes |= _linear(f"{name}.{index}", fan_in, width)
+            fan_in = width
+        return shapes
+
+
+def _linear(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
+    return {f"{name}.weight": (fan_out, fan_in), f"{name}.bias": (fan_out,)}
+
+
+def _check_choices(spec: PolicySpec) -> None:
+    choices = {
+        "activation": ("tanh", "relu"),
+        "model": ("mlp", "cnn", "lstm"),
+        "head": ("actor_critic", "q"),
+    }
+    for name, valid in choices.items():
+        found = getattr(spec, name)
+        if found in valid or (name == "model" and callable(found)):
+            continue
+        near = get_close_matches(str(found), valid, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        if name == "model" and not isinstance(found, str):
+            hint = ", or a function that takes the spec and returns a torch.nn.Module"
+        raise BuildError(f"{name} must be one of {', '.join(valid)}, got {found!r}{hint}")
+
+
+def _check_sizes(spec: PolicySpec) -> None:
+    if not isinstance(spec.hidden, tuple) or not all(_positive(width) for width in spec.hidden):
+        raise BuildError(
+            f"hidden must be a tuple of positive whole numbers, such as (64, 64); "
+            f"got {spec.hidden!r}"
+        )
+    for name in ("image_features", "lstm_size"):
+        if not _positive(getattr(spec, name)):
+            raise BuildError(f"{name} must be a positive number, got {getattr(spec, name)!r}")
+
+
+def _positive(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number > 0
+
+
+def _check_head(spec: PolicySpec) -> None:
+    kind = spec.actions.kind
+    if spec.head == "q" and kind == "continuous":
+        raise BuildError(
+            "head='q' has one output per action and cannot enumerate the continuous actions of "
+            f"{spec.action_space}; use an actor-critic method (PPO, A2C, A3C, IMPALA), "
+            "head='actor_critic', or make the actions discrete"
+        )
+    if spec.head == "q" and kind == "multidiscrete":
+        raise BuildError(
+            f"head='q' needs a Discrete action space, found {spec.action_space}; use an "
+            "actor-critic method (PPO, A2C, A3C, IMPALA), head='actor_critic', or number all "
+            f"combinations: Discrete({prod(spec.actions.sizes)})"
+        )
+    if spec.dueling and spec.head != "q":
+        raise BuildError(f"dueling=True splits q values and needs head='q', found {spec.head!r}")
+
+
+def _check_observations(spec: PolicySpec) -> None:
+    space = spec.observation_space
+    if not isinstance(space, spaces.Box):
+        raise BuildError(
+            f"a policy takes observations of a Box, found {space}: encode them as one vector first"
+        )
+    if not isinstance(spec.model, str):
+        return  # your own network may take any array
+    if not spec.image and not np.issubdtype(space.dtype, np.floating):
+        raise BuildError(
+            f"observations must be floating-point vectors or images (three axes of uint8), "
+            f"found {space}: convert them to float32 first"
+        )
+    if spec.model == "mlp" and spec.image:
+        raise BuildError(f"model='mlp' takes vectors, found the images {space}: use model='cnn'")
+    if spec.model == "cnn" and not spec.image:
+        raise BuildError(
+            "model='cnn' takes images (three axes of uint8; pixels are scaled inside), "
+            f"found {space}: use model='mlp', or keep the pixels as uint8"
+        )
+    sides = sorted(spec.observation_shape)[1:]
+    if spec.image and min(sides) < SMALLEST_IMAGE:
+        raise BuildError(
+            f"the convolutions need images of at least {SMALLEST_IMAGE}x{SMALLEST_IMAGE} pixels, "
+            f"found {space}: enlarge them, or give a model of your own"
+        )

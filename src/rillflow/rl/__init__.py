@@ -1,0 +1,1 @@
+"""Reinforcement-learning operators, on top of the generic ones."""

@@ -1,0 +1,93 @@
+"""Configuration shared by algorithms: one frozen dataclass is the documentation, the flags, the file."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from rillflow.errors import BuildError
+
+C = TypeVar("C", bound="AlgorithmConfig")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig:
+    """What every algorithm has: environment, workers, network, optimiser."""
+
+    env: Any = "CartPole-v1"
+    """an id, a factory of environments, or `module:name`"""
+    env_config: dict[str, Any] = field(default_factory=dict)
+    """keyword arguments of the environment"""
+    num_workers: int = 2
+    """rollout workers; 0: one in the driver itself"""
+    num_envs_per_worker: int = 32
+    """environments stepped together in each worker"""
+    rollout_fragment_length: int = 32
+    """steps of each environment per rollout"""
+    gamma: float = 0.99
+    """discount factor"""
+    lr: float = 3e-4
+    """learning rate of Adam"""
+    grad_clip: float | None = 0.5
+    """largest norm of a gradient; None: as it is"""
+    hidden: tuple[int, ...] = (64, 64)
+    """sizes of the hidden layers"""
+    activation: str = "tanh"
+    """tanh or relu"""
+    loss: Callable[..., Any] | None = None
+    """`loss(policy, rows, cfg)`; None: the algorithm's own"""
+    postprocess: Callable[..., Any] | None = None
+    """`postprocess(policy, batch, cfg)`: a batch to rows of tensors; None: the algorithm's own"""
+
+    @classmethod
+    def make(cls: type[C], **values: Any) -> C:
+        """A configuration from keyword arguments; every unknown name is told at once."""
+        known = {field_.name for field_ in dataclasses.fields(cls)}
+        wrong = [_unknown(name, known) for name in values if name not in known]
+        if wrong:
+            raise BuildError(f"{cls.__name__}: " + "; ".join(wrong) + ".")
+        config = cls(**values)
+        config.validate()
+        return config
+
+    # what follows from the settings: values that workers and learners ask for
+
+    @property
+    def policy_options(self) -> dict[str, Any]:
+        """Further fields of the `PolicySpec`, such as its head."""
+        return {}
+
+    @property
+    def target_network(self) -> bool:
+        """Whether the learner keeps a second, slower copy of the network."""
+        return False
+
+    def exploration(self, worker: int, steps: int) -> float:
+        """How often worker number `worker` acts at random after it has made `steps` steps."""
+        return 0.0
+
+    def validate(self) -> None:
+        """Refuse numbers that cannot work, all at once."""
+        wrong = [
+            f"{name} must be at least {least}, got {getattr(self, name)!r}"
+            for name, least in (
+                ("num_workers", 0),
+                ("num_envs_per_worker", 1),
+                ("rollout_fragment_length", 1),
+            )
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < least
+        ]
+        if not 0.0 <= self.gamma <= 1.0:
+            wrong.append(f"gamma must be between 0 and 1, got {self.gamma!r}")
+        if self.lr <= 0:
+            wrong.append(f"lr must be above 0, got {self.lr!r}")
+        if wrong:
+            raise BuildError(f"{type(self).__name__}: " + "; ".join(wrong) + ".")
+
+
+def _unknown(name: str, known: set[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"unknown setting {name!r}" + (f", did you mean {near[0]!r}?" if near else "")

@@ -1,0 +1,79 @@
+"""Streams of experience from rollout workers, and operators that shape batches."""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+import numpy as np
+
+from rillflow.batch import SampleBatch
+from rillflow.errors import BuildError
+from rillflow.graph.flow import Flow
+from rillflow.graph.parallel import ParallelFlow
+from rillflow.ops.context import Operator
+from rillflow.ops.sources import from_actors
+from rillflow.rl.workers import Workers
+
+
+@overload
+def ParallelRollouts(workers: Workers) -> ParallelFlow[SampleBatch]: ...
+@overload
+def ParallelRollouts(
+    workers: Workers, *, mode: Literal["bulk_sync", "async"], num_async: int = 1
+) -> Flow[SampleBatch]: ...
+def ParallelRollouts(  # noqa: N802 - an operator, under the paper's name
+    workers: Workers, *, mode: Literal["bulk_sync", "async"] | None = None, num_async: int = 1
+) -> ParallelFlow[SampleBatch] | Flow[SampleBatch]:
+    """Experience of all workers: a parallel flow, or gathered.
+
+    `bulk_sync`: one concatenated batch per round. `async`: fragments as they are ready.
+    """
+    rollouts: ParallelFlow[SampleBatch] = from_actors(
+        workers.actors, "sample", concat=SampleBatch.concat, name="rollouts"
+    )
+    if mode is None:
+        return rollouts
+    if mode == "bulk_sync":
+        return rollouts.gather_sync().for_each(SampleBatch.concat, name="concat")
+    if mode == "async":
+        return rollouts.gather_async(num_async=num_async)
+    raise BuildError(f"ParallelRollouts: unknown mode {mode!r}; choose 'bulk_sync' or 'async'.")
+
+
+class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
+    """Collect until there are at least `min_batch_size` steps, then give one batch: for `combine`."""
+
+    def __init__(self, min_batch_size: int) -> None:
+        self.min_batch_size = min_batch_size
+        self.parts: list[SampleBatch] = []
+
+    def __call__(self, batch: SampleBatch) -> list[SampleBatch]:
+        self.parts.append(batch)
+        if sum(part.steps for part in self.parts) < self.min_batch_size:
+            return []
+        parts, self.parts = self.parts, []
+        return [SampleBatch.concat(parts)]
+
+    def get_state(self) -> dict[str, object]:
+        """The parts collected so far, as plain columns."""
+        return {"parts": [dict(part) for part in self.parts]}
+
+    def set_state(self, state: dict[str, object]) -> None:
+        """Go on collecting from there."""
+        parts = state["parts"]
+        assert isinstance(parts, list)
+        self.parts = [SampleBatch(part) for part in parts]
+
+
+class StandardizeFields(Operator[SampleBatch, SampleBatch]):
+    """Columns with mean 0 and standard deviation 1; the batch it was given stays as it is."""
+
+    def __init__(self, fields: list[str]) -> None:
+        self.fields = fields
+
+    def __call__(self, batch: SampleBatch) -> SampleBatch:
+        columns = {}
+        for name in self.fields:
+            column = batch[name]
+            columns[name] = (column - column.mean()) / max(1e-4, float(np.std(column)))
+        return batch.with_columns(**columns)

@@ -1,0 +1,177 @@
+"""From a short real run to a calibration."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from rillflow.engines.base import Engine
+from rillflow.engines.run import Run
+from rillflow.errors import RunError
+from rillflow.graph.node import Node
+from rillflow.simulation.calibration import Answer, Calibration, Segment
+from rillflow.simulation.meters import Meter
+from rillflow.simulation.recorder import Enough, Recorder, Seen
+from rillflow.simulation.rehearsal import Rehearsal
+from rillflow.types import Header
+
+_PATIENCE = 5.0
+"""seconds that the driver's own operators may really work to find out what was counted twice"""
+
+
+def calibrate(root: Node, engine: Engine, *, seconds: float, seed: int, cores: int) -> Calibration:
+    """Run a flow for `seconds` and learn from it; `cores` are those this machine has."""
+    recorder = Recorder(engine, seconds)
+    run: Run[object] = Run(root, recorder, seed=seed)
+    with run:
+        with suppress(Enough):
+            for _ in run:
+                pass
+        recorder.finish()
+    calibration = _learned(recorder)
+    if 1 + len(recorder.meters) > cores:
+        calibration = _without_crowding(root, calibration, recorder, cores, seed)
+    return calibration
+
+
+def _learned(recorder: Recorder) -> Calibration:
+    window, meters = recorder.window, list(recorder.meters.values())
+    pipelines = {
+        key: segments
+        for key in dict.fromkeys(one.key for one in recorder.seen)
+        if (segments := _segments([one for one in recorder.seen if one.key == key]))
+    }
+    if not pipelines:
+        raise RunError(
+            "simulate: the flow gave no item while it was measured, so there is nothing to learn "
+            "from. Let it run longer with measure_seconds=, or state the latencies."
+        )
+    at_actor = _per_group(meters)
+    operators_cpu = sum(cpu for cpu, _ in _flat(recorder.operators))
+    inline = sum(one.header.cpu for one in recorder.seen
+                 if recorder.specs[one.actor].placement == "driver")  # fmt: skip
+    own = max(0.0, window.driver_cpu - operators_cpu - inline)
+    return Calibration(
+        pipelines=pipelines,
+        operators=recorder.operators,
+        per_message=own / recorder.messages if recorder.messages else 0.0,
+        at_actor=at_actor,
+        transport=_transport(recorder, at_actor),
+        in_operators=sum(map(sum, _flat(recorder.operators))) / len(recorder.seen),
+        engine=recorder.name,
+        seconds=window.seconds,
+        answers=len(recorder.seen) - recorder.before,
+        others=window.others,
+    )
+
+
+def _flat(calls: dict[str, list[tuple[float, float]]]) -> list[tuple[float, float]]:
+    return [call for of_one in calls.values() for call in of_one]
+
+
+def _without_crowding(
+    root: Node, calibration: Calibration, recorder: Recorder, cores: int, seed: int
+) -> Calibration:
+    """Take out of the waiting what a simulation adds by itself.
+
+    Part of what looks like waiting may be waiting for a processor that another of our own processes
+    had. The measured run is simulated as it was; what the actors have to wait for cores there is
+    what was counted twice, as far as the kernel has really seen them wait for one.
+    """
+    most = int(min(2000, _PATIENCE / max(calibration.in_operators, 1e-9)))
+    engine = Rehearsal(calibration, cores=cores, transport=calibration.transport, answers=most)
+    run: Run[object] = Run(root, engine, seed=seed)
+    with run, suppress(Enough):
+        for _ in run:
+            pass
+    kept: dict[str, float] = {}
+    for group in {meter.group for meter in recorder.meters.values()}:
+        meters = [meter for meter in recorder.meters.values() if meter.group == group]
+        wait = sum(meter.service_wait for meter in meters)
+        stated = engine.stated.get(group, 0.0)
+        if wait > 0 and stated > 0:
+            seen = sum(meter.delay for meter in meters) / wait
+            own = max(0.0, engine.waited.get(group, 0.0) / stated - 1)
+            kept[group] = 1 - min(1.0, seen, own)
+    return replace(
+        calibration,
+        pipelines={
+            key: [
+                tuple(replace(one, wait=one.wait * kept.get(key[0], 1.0)) for one in segment)
+                for segment in segments
+            ]
+            for key, segments in calibration.pipelines.items()
+        },
+    )
+
+
+def _per_group(meters: Sequence[Meter]) -> dict[str, float]:
+    """Processor time per message beside the requests themselves, by group."""
+    totals: dict[str, tuple[float, int]] = {}
+    for meter in meters:
+        extra, messages = totals.get(meter.group, (0.0, 0))
+        extra += max(0.0, meter.cpu - meter.service_cpu)
+        totals[meter.group] = extra, messages + meter.messages
+    return {group: extra / messages for group, (extra, messages) in totals.items() if messages}
+
+
+def _transport(recorder: Recorder, at_actor: dict[str, float]) -> float:
+    """Seconds one way, from answers that had nothing else in their way."""
+    rest = [
+        one.on_the_way - one.header.wall - at_actor.get(one.key[0], 0.0)
+        for one in recorder.seen
+        if one.on_the_way is not None and recorder.specs[one.actor].placement == "process"
+    ]
+    if not rest:
+        return 0.0
+    in_engine = recorder.engine_cpu / max(1, recorder.messages) * 2
+    return max(0.0, statistics.fmean(rest) - in_engine) / 2  # in the long run it is the mean
+
+
+def _segments(seen: Sequence[Seen]) -> list[Segment]:
+    """The answers of one kind of pipeline, cut where the actor held nothing back."""
+    segments: list[Segment] = []
+    for shard in dict.fromkeys((one.actor, one.pipeline) for one in seen):
+        answers = [one for one in seen if (one.actor, one.pipeline) == shard]
+        own = _of_shard(answers)
+        # the first answer of an actor pays for imports and caches; it is not like the others
+        segments += own[1:] if len(own) > 3 else own
+    return segments
+
+
+def _of_shard(seen: Iterable[Seen]) -> list[Segment]:
+    segments: list[Segment] = []
+    current: list[Answer] = []
+    position: dict[int, int] = {}
+    held: set[int] = set()
+    for one in seen:
+        header = one.header
+        if header.not_ready or (header.ended and not header.items):
+            continue  # a simulation shows the flow as it is when it is warm, and before its end
+        position[one.seq] = len(current)
+        held.add(one.seq)
+        gone = {seq for seqs in header.items for seq in seqs} | {seq for seq, _ in header.dropped}
+        held -= gone - set(header.kept)
+        wait = max(0.0, header.wall - header.cpu)
+        relative = _relative(header, position, one.seq)
+        current.append(Answer(min(header.cpu, header.wall), wait, relative, one.payload))
+        if not held:
+            segments.append(tuple(current))
+            current, position = [], {}
+    return segments or ([tuple(current)] if current else [])
+
+
+def _relative(header: Header, position: dict[int, int], seq: int) -> Header:
+    here = position[seq]
+
+    def ago(other: int) -> int:
+        return here - position.get(other, here)
+
+    return header._replace(
+        items=tuple(tuple(map(ago, seqs)) for seqs in header.items),
+        dropped=tuple((ago(other), operator) for other, operator in header.dropped),
+        kept=tuple(map(ago, header.kept)),
+        ended=False,
+    )

@@ -1,0 +1,144 @@
+"""`rf.train`: an algorithm, an environment, when to stop; a trained policy comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rillflow.algorithms import get_algorithm
+from rillflow.batch import Array
+from rillflow.engines.base import Engine
+from rillflow.errors import BuildError
+from rillflow.rl.rollouts import ParallelRollouts
+from rillflow.rl.workers import Workers
+
+if TYPE_CHECKING:
+    from rillflow.rl.learner import Learner
+
+WINDOW = 100
+"""episodes over which the reported return is the mean"""
+_LIMITS = ("return", "steps", "seconds")
+
+
+@dataclass
+class Progress:
+    """Counts of a training run, fed by what travels with the workers' answers."""
+
+    steps: int = 0
+    episodes: int = 0
+    returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    begin: float = field(default_factory=time.monotonic)
+
+    def record(self, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
+        """One answer of a worker."""
+        self.steps += metrics.get("steps", 0)
+        for episode_return, _ in metrics.get("episodes", ()):
+            self.episodes += 1
+            self.returns.append(float(episode_return))
+
+    @property
+    def mean_return(self) -> float:
+        """Over the last 100 episodes; not a number before there are that many."""
+        return float(np.mean(self.returns)) if len(self.returns) == WINDOW else float("nan")
+
+    def row(self, stats: Mapping[str, float]) -> dict[str, float]:
+        """One line of the history."""
+        return {
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "return": self.mean_return,
+            "seconds": time.monotonic() - self.begin,
+            **stats,
+        }
+
+
+class Trained:
+    """A trained policy: act with it, evaluate it, save it; `history` has a row per training step."""
+
+    def __init__(self, workers: Workers, weights: dict[str, Array], history: list[dict[str, float]]) -> None:
+        from rillflow.policies.make import make_actor
+
+        self.config = workers.config
+        self.weights = weights
+        self.history = history
+        self._policy = make_actor(workers.spec, 0)
+        self._policy.set_weights(weights)
+
+    def act(self, obs: Array) -> Array:
+        """The most likely action: for one observation, or for several stacked."""
+        shape = self._policy.spec.observation_shape
+        single = np.ndim(obs) == len(shape)
+        actions = self._policy.greedy(np.asarray(obs)[None] if single else np.asarray(obs))
+        return actions[0] if single else actions  # type: ignore[no-any-return]
+
+    def evaluate(self, episodes: int = 20, *, seed: int = 1) -> list[float]:
+        """Returns of whole episodes, acting greedily, in environments of their own."""
+        from rillflow.envs.make import make_envs
+
+        count = min(episodes, 20)
+        envs = make_envs(self.config.env, count, seed=seed, env_config=self.config.env_config)
+        obs, returns = envs.reset(), []
+        while len(returns) < episodes:
+            obs = envs.step(self._policy.greedy(obs)).obs
+            returns += [float(episode_return) for episode_return, _ in envs.pop_episodes()]
+        envs.close()
+        return returns[:episodes]
+
+    def save(self, path: str | Path) -> None:
+        """Weights and settings in one file of plain arrays, without pickle."""
+        settings = {
+            f.name: value
+            for f in dataclasses.fields(self.config)
+            if isinstance(value := getattr(self.config, f.name), int | float | str | tuple | dict | None)
+        }
+        text = np.frombuffer(json.dumps(settings).encode(), dtype=np.uint8)
+        np.savez(path, **{"settings": text}, **{f"weights/{k}": v for k, v in self.weights.items()})
+
+
+def train(
+    algorithm: str,
+    env: Any = None,
+    *,
+    until: Mapping[str, float] | None = None,
+    seed: int = 0,
+    engine: str | Engine = "local",
+    on_progress: Callable[[dict[str, float]], None] | None = None,
+    **settings: Any,
+) -> Trained:
+    """Train until one of `until` is reached: `return` (mean of 100 episodes), `steps` or `seconds`.
+
+    Settings are the fields of the algorithm's `Config`, such as `num_workers` or `lr`.
+    """
+    until = {"steps": 100_000} if until is None else dict(until)
+    unknown = [name for name in until if name not in _LIMITS]
+    if unknown or not until:
+        raise BuildError(f"train: `until` takes some of {', '.join(_LIMITS)}; got {sorted(until)}.")
+    module = get_algorithm(algorithm)
+    settings = {"loss": module.loss, "postprocess": module.postprocess, **settings}
+    if env is not None:
+        settings["env"] = env
+    workers = Workers(module.Config.make(**settings))
+    flow = module.plan(ParallelRollouts(workers), workers)
+    progress, history = Progress(), []
+    with flow.run(engine, seed=seed) as run:
+        run.on_metrics(progress.record)
+        for result in run:
+            history.append(progress.row(result.stats))
+            if on_progress is not None:
+                on_progress(history[-1])
+            if _reached(until, history[-1]):
+                break
+        learner: Learner = run.shared[workers.learner_key]
+        return Trained(workers, learner.get_weights(), history)
+
+
+def _reached(until: Mapping[str, float], row: Mapping[str, float]) -> bool:
+    return any(row[name] >= limit for name, limit in until.items())

@@ -1,0 +1,90 @@
+"""Operators that learn: what they count, what they send, what they average."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rillflow as rf
+from rillflow.algorithms import a2c, a3c, ppo
+from rillflow.rl.results import Gradients
+from rillflow.rl.rollouts import ParallelRollouts
+from rillflow.rl.train import AverageGradients, ComputeGradients, TrainOneStep
+from rillflow.rl.workers import Workers
+
+SMALL = {"num_envs_per_worker": 4, "rollout_fragment_length": 10}
+
+
+def make(module: object, **settings: object) -> Workers:
+    functions = {"loss": module.loss, "postprocess": module.postprocess}  # type: ignore[attr-defined]
+    return Workers(module.Config.make(**functions, **SMALL, **settings))  # type: ignore[attr-defined]
+
+
+def test_training_marks_items_as_trained_and_publishes_to_all() -> None:
+    """After one step every worker has the new version, and the ledger says trained."""
+    workers = make(ppo, num_workers=2)
+    flow = ParallelRollouts(workers, mode="bulk_sync").for_each(TrainOneStep(workers))
+    with flow.run("sim") as run:
+        for _ in range(3):
+            stats = next(run)
+        assert 60 < stats.steps <= 80
+        (line,) = run.ledger().balances()
+        assert line.done == {"trained": 6}
+        assert run.stats().operator("gather_sync").lag_max == 0, "a synchronous plan has no lag"
+        versions = [actor.last_version["set_weights"] for actor in run._scheduler.fleet.actors.values()]
+        assert versions == [3, 3]
+
+
+def test_weights_are_serialised_once_per_version() -> None:
+    """One put, however many workers."""
+    workers = make(ppo, num_workers=3)
+    flow = ParallelRollouts(workers, mode="bulk_sync").for_each(TrainOneStep(workers))
+    with flow.run("sim") as run:
+        puts, put = [], run.engine.put
+        run.engine.put = lambda value: puts.append(value) or put(value)  # type: ignore[method-assign,func-returns-value]
+        next(run)
+        next(run)
+    assert len(puts) == 3, "the first weights, and one set per training step"
+
+
+def test_gradients_go_to_their_source_alone() -> None:
+    """A3C answers the worker that made the gradients, with a lag of at most one step of the others."""
+    workers = make(a3c, num_workers=2)
+    with a3c.plan(ParallelRollouts(workers), workers).run("sim", trace=True) as run:
+        for _ in range(6):
+            next(run)
+        told = [event for event in run.trace if event[1] == "tell"]
+    assert len(told) == 2 + 6, "both at the start, then one per gradient"
+
+
+def test_the_average_of_gradients_is_an_average() -> None:
+    """Weighted by the steps behind each."""
+    one = Gradients({"w": np.array([1.0, 2.0])}, 10, {"loss": 1.0})
+    two = Gradients({"w": np.array([4.0, 8.0])}, 30, {"loss": 3.0})
+    mean = AverageGradients()([one, two])
+    assert mean.steps == 40
+    assert mean.values["w"].tolist() == [3.25, 6.5]
+    assert mean.stats == {"loss": 2.5}
+
+
+def test_averaged_gradients_of_parts_are_the_gradient_of_the_whole() -> None:
+    """Two workers' gradients, averaged, equal one gradient over both batches."""
+    from rillflow.batch import SampleBatch
+    from rillflow.rl.learner import Learner
+
+    workers = make(a2c, num_workers=2, grad_clip=None)
+    learner = Learner(workers.spec, workers.config, 0)
+    rounds = ParallelRollouts(workers).gather_sync().take(1, engine="sim")
+    parts = [SampleBatch({**b, "valid": np.ones(b.shape, bool)}) for b in rounds[0]]
+    mean = AverageGradients()([learner.compute_gradients(part) for part in parts])
+    whole = learner.compute_gradients(SampleBatch.concat(parts))
+    for name, value in whole.values.items():
+        np.testing.assert_allclose(mean.values[name], value, atol=1e-5)
+
+
+def test_gradients_are_computed_where_the_batch_was_made() -> None:
+    """The item that reaches the driver is a gradient."""
+    workers = make(a3c, num_workers=2)
+    flow = ParallelRollouts(workers).par_for_each(ComputeGradients()).gather_async()
+    with rf.Flow(flow.node).run("sim") as run, pytest.raises(rf.OperatorError, match="weights"):
+        next(run)  # nobody has sent weights: no operator of this flow owns a learner
