@@ -31,7 +31,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) \
 		| while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 
-train: $(CORE) ## run the demonstration flow on this machine's cores
+train: $(CORE) ## train PPO on CartPole on this machine's cores
 	$(BIN)/python -m rillflow.demo $(ARGS)
 
 test: $(DEV) ## run the tests, except the slow ones

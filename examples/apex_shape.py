@@ -1,4 +1,4 @@
-"""The shape of Ape-X: rollouts into replay actors, a learner on a thread, priorities back to replay.
+"""The shape of Ape-X: rollouts into replay actors, a learner on a thread, priorities back.
 
 Run it with a file name to write the picture: python examples/apex_shape.py apex.svg
 """
@@ -89,7 +89,9 @@ workers = rf.Actors.of(RolloutWorker, 2, name="worker")
 replay = rf.Actors.of(ReplayActor, 2, learning_starts=4, name="replay")
 learner = rf.Background(Learner(), name="learner")
 
-store_op = rf.from_actors(workers, "sample").gather_async(num_async=2).for_each(StoreToReplay(replay))
+store_op = (
+    rf.from_actors(workers, "sample").gather_async(num_async=2).for_each(StoreToReplay(replay))
+)
 replay_op = (
     rf.from_actors(replay, "replay").gather_async(num_async=4).for_each(rf.Enqueue(learner.inqueue))
 )

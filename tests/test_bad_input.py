@@ -47,7 +47,10 @@ BUILD: dict[str, tuple[Callable[[], Any], str]] = {
         "one weight per flow",
     ),
     "gather twice": (lambda: numbers().gather_async().gather_sync(), "sequential already"),
-    "par after gather": (lambda: numbers().gather_async().par_for_each(bad_map), "before gathering"),
+    "par after gather": (
+        lambda: numbers().gather_async().par_for_each(bad_map),
+        "before gathering",
+    ),
     "seed": (lambda: numbers().gather_async().run("sim", seed="one"), "a seed is a whole number"),  # type: ignore[arg-type]
     "split": (lambda: numbers().gather_async().split(1), "at least 2 children"),
     "parallel union": (lambda: rf.Union(numbers(), numbers()), "parallel"),  # type: ignore[arg-type]
@@ -74,7 +77,9 @@ def test_mis_wired_annotations_are_found_at_build_time() -> None:
     def half(x: float) -> float:
         return x / 2
 
-    with pytest.raises(rf.TypeMismatch, match=r"'for_each\(words\)' gives str.*'for_each\(half\)' takes float"):
+    with pytest.raises(
+        rf.TypeMismatch, match=r"'for_each\(words\)' gives str.*'for_each\(half\)' takes float"
+    ):
         numbers().for_each(words).for_each(half)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,12 @@ pytestmark = pytest.mark.proc
 
 def run(*arguments: str, cwd: Path) -> str:
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -37,13 +42,16 @@ def test_the_picture_of_the_readme_is_the_flow_of_the_example(tmp_path: Path) ->
 
 def test_the_listing_of_the_readme_prints_what_the_readme_shows(tmp_path: Path) -> None:
     """The first code block runs as written and prints the block after it."""
-    code, shown = re.findall(r"```(?:python)?\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[:2]
+    code, shown = re.findall(r"```(?:python)?\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[
+        :2
+    ]
     (tmp_path / "listing.py").write_text(code)
     assert shown.strip() in run("listing.py", cwd=tmp_path)
 
 
 def test_the_demonstration_runs() -> None:
-    """`make train` shows the flow, its progress, its rates and its ledger."""
-    output = run("-m", "rillflow.demo", "--items", "20", "--throws", "1000", cwd=ROOT)
-    assert "π ≈ 3." in output
-    assert "20 delivered" in output
+    """`make train` shows the flow, its progress, its rates and what came of it."""
+    output = run("-m", "rillflow.demo", "--until-steps", "5000", cwd=ROOT)
+    assert "for_each(TrainOneStep)" in output
+    assert "Bottleneck" in output or "saturated" in output
+    assert "trained ppo on CartPole-v1" in output

@@ -12,12 +12,46 @@ import pytest
 
 import rillflow as rf
 
-PUBLIC = """
-    ActorHandle ActorInfo ActorStartError Actors Background BuildError CheckError Concurrently Context
-    DeadlockError Dequeue EndOfStream Engine EngineError Enqueue FailurePolicy Flow Local NotReady
-    Operator OperatorError ParallelFlow Queue RayEngine Ref RillflowError Run RunError Sim TypeMismatch
-    Union WorkerLost from_actors from_items from_iterators from_range simulate
-""".split()
+PUBLIC = [
+    "ActorHandle",
+    "ActorInfo",
+    "ActorStartError",
+    "Actors",
+    "Background",
+    "BuildError",
+    "CheckError",
+    "Concurrently",
+    "Context",
+    "DeadlockError",
+    "Dequeue",
+    "EndOfStream",
+    "Engine",
+    "EngineError",
+    "Enqueue",
+    "FailurePolicy",
+    "Flow",
+    "Local",
+    "NotReady",
+    "Operator",
+    "OperatorError",
+    "ParallelFlow",
+    "Queue",
+    "RayEngine",
+    "Ref",
+    "RillflowError",
+    "Run",
+    "RunError",
+    "Sim",
+    "TypeMismatch",
+    "Union",
+    "WorkerLost",
+    "from_actors",
+    "from_items",
+    "from_iterators",
+    "from_range",
+    "simulate",
+    "train",
+]
 
 
 def test_the_public_names_are_these_and_no_others() -> None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rillflow.engines.ray import RayEngine as RayEngine
     from rillflow.engines.sim import Sim as Sim
     from rillflow.simulation import simulate as simulate
+    from rillflow.training import train as train
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ _LAZY = {
     "RayEngine": "rillflow.engines.ray",
     "Sim": "rillflow.engines.sim",
     "simulate": "rillflow.simulation",
+    "train": "rillflow.training",
 }
 """names whose modules are imported when they are first used, so that `import rillflow` is quick"""
 

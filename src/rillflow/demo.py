@@ -1,75 +1,72 @@
-"""A demonstration flow on this machine's cores: `python -m rillflow.demo`.
-
-Workers estimate π by throwing darts. Each answers with a batch of throws; the driver averages and
-sends every worker a new random seed after each answer, the way a learner sends new weights.
-"""
+"""Train PPO on CartPole on this machine's cores: `python -m rillflow.demo`, or `make train`."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import random
 from typing import Any
 
 import rillflow as rf
 
 
-class Thrower:
-    """Throws darts at a square and counts those inside the circle."""
+def build(algorithm: str, env: str, workers: int) -> rf.Flow[Any]:
+    """The dataflow that will run, as a value: to be printed before anything starts."""
+    from rillflow.algorithms import get_algorithm
+    from rillflow.rl.rollouts import ParallelRollouts
+    from rillflow.rl.workers import Workers
 
-    def __init__(self, info: rf.ActorInfo, throws: int) -> None:
-        self.throws = throws
-        self.rng = random.Random(info.seed)
-
-    def throw(self) -> float:
-        """The share of one batch of darts that landed inside."""
-        draw = self.rng.random
-        inside = sum(draw() ** 2 + draw() ** 2 <= 1.0 for _ in range(self.throws))
-        return inside / self.throws
-
-    def reseed(self, seed: int) -> None:
-        """Go on from a new seed."""
-        self.rng.seed(seed)
+    module = get_algorithm(algorithm)
+    group = Workers(module.Config.make(env=env, num_workers=workers))
+    flow: rf.Flow[Any] = module.plan(ParallelRollouts(group), group)
+    return flow
 
 
-class Average(rf.Operator[float, float]):
-    """The running estimate; tells the worker that made the item to go on from a new seed."""
+class Reporter:
+    """Prints a line each time training has gone on for a second."""
 
     def __init__(self) -> None:
-        self.total, self.count = 0.0, 0
+        self.next = 0.0
 
-    def __call__(self, share: float, ctx: rf.Context) -> float:
-        """Fold one answer in."""
-        self.total += share
-        self.count += 1
-        ctx.send(ctx.sources, "reseed", self.count, version=self.count)
-        return 4.0 * self.total / self.count
-
-
-def build(workers: int, throws: int) -> rf.Flow[float]:
-    """The flow: throw in parallel, gather as ready, average."""
-    throwers = rf.Actors.of(Thrower, workers, throws=throws, name="thrower")
-    return rf.from_actors(throwers, "throw").gather_async(num_async=2).for_each(Average())
+    def __call__(self, row: dict[str, float]) -> None:
+        """One result of training."""
+        if row["seconds"] >= self.next:
+            self.next = row["seconds"] + 1.0
+            rate = row["steps"] / max(row["seconds"], 1e-9)
+            print(
+                f"{row['seconds']:6.1f} s  {row['steps']:8,.0f} steps  {rate:8,.0f} steps/s  "
+                f"return {row['return']:6.1f}",
+                flush=True,
+            )
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run it, and show what a flow can tell about itself."""
-    parser = argparse.ArgumentParser(prog="rillflow.demo", description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="number of actors")
-    parser.add_argument("--items", type=int, default=400, help="answers to wait for")
-    parser.add_argument("--throws", type=int, default=20_000, help="darts per answer")
+    """Show the flow, train, say what came of it."""
+    parser = argparse.ArgumentParser(prog="rillflow.demo", description=__doc__)
+    parser.add_argument("--algorithm", default="ppo", help="pg, a2c, a3c or ppo")
+    parser.add_argument("--env", default="CartPole-v1", help="a Gymnasium id")
+    parser.add_argument("--workers", type=int, default=2, help="rollout workers")
     parser.add_argument("--engine", choices=("sim", "local", "ray"), default="local")
+    parser.add_argument("--until-return", type=float, default=475.0, help="mean of 100 episodes")
+    parser.add_argument("--until-steps", type=float, default=400_000, help="environment steps")
+    parser.add_argument("--seed", type=int, default=0)
     options: Any = parser.parse_args(arguments)
-    flow = build(options.workers, options.throws)
-    print(flow.explain(), end="\n\n")
-    estimate = 0.0
-    with flow.run(options.engine) as run:
-        for step, estimate in enumerate(run, start=1):
-            if step % max(1, options.items // 5) == 0:
-                print(f"after {step:4d} answers: π ≈ {estimate:.5f}")
-            if step >= options.items:
-                break
-        print(f"\n{run.stats()}\n\nledger: {run.ledger()}")
+    print(build(options.algorithm, options.env, options.workers).explain(), end="\n\n")
+    trained = rf.train(
+        options.algorithm,
+        options.env,
+        until={"return": options.until_return, "steps": options.until_steps},
+        engine=options.engine,
+        seed=options.seed,
+        num_workers=options.workers,
+        on_progress=Reporter(),
+    )
+    last = trained.history[-1]
+    returns = trained.evaluate(20)
+    print(f"\n{trained.stats}\n")
+    print(
+        f"trained {options.algorithm} on {options.env}: return {last['return']:.1f} over the last "
+        f"100 episodes after {last['steps']:,.0f} steps and {last['seconds']:.1f} s; "
+        f"greedy over 20 episodes: {sum(returns) / len(returns):.1f}"
+    )
 
 
 if __name__ == "__main__":

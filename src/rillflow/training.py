@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,58 +14,35 @@ from rillflow.algorithms import get_algorithm
 from rillflow.batch import Array
 from rillflow.engines.base import Engine
 from rillflow.errors import BuildError
+from rillflow.rl.metrics import Progress
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
+from rillflow.scheduler.stats import RunStats
 
 if TYPE_CHECKING:
     from rillflow.rl.learner import Learner
 
-WINDOW = 100
-"""episodes over which the reported return is the mean"""
 _LIMITS = ("return", "steps", "seconds")
-
-
-@dataclass
-class Progress:
-    """Counts of a training run, fed by what travels with the workers' answers."""
-
-    steps: int = 0
-    episodes: int = 0
-    returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    begin: float = field(default_factory=time.monotonic)
-
-    def record(self, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
-        """One answer of a worker."""
-        self.steps += metrics.get("steps", 0)
-        for episode_return, _ in metrics.get("episodes", ()):
-            self.episodes += 1
-            self.returns.append(float(episode_return))
-
-    @property
-    def mean_return(self) -> float:
-        """Over the last 100 episodes; not a number before there are that many."""
-        return float(np.mean(self.returns)) if len(self.returns) == WINDOW else float("nan")
-
-    def row(self, stats: Mapping[str, float]) -> dict[str, float]:
-        """One line of the history."""
-        return {
-            "steps": self.steps,
-            "episodes": self.episodes,
-            "return": self.mean_return,
-            "seconds": time.monotonic() - self.begin,
-            **stats,
-        }
+_PLAIN = (int, float, str, tuple, dict, type(None))
 
 
 class Trained:
-    """A trained policy: act with it, evaluate it, save it; `history` has a row per training step."""
+    """A trained policy: act with it, evaluate it, save it; `history` has a row per result."""
 
-    def __init__(self, workers: Workers, weights: dict[str, Array], history: list[dict[str, float]]) -> None:
+    def __init__(
+        self,
+        workers: Workers,
+        weights: dict[str, Array],
+        history: list[dict[str, float]],
+        stats: RunStats,
+    ) -> None:
         from rillflow.policies.make import make_actor
 
         self.config = workers.config
         self.weights = weights
         self.history = history
+        self.stats = stats
+        """per operator rates and the verdict on the bottleneck; `print` it"""
         self._policy = make_actor(workers.spec, 0)
         self._policy.set_weights(weights)
 
@@ -77,7 +51,7 @@ class Trained:
         shape = self._policy.spec.observation_shape
         single = np.ndim(obs) == len(shape)
         actions = self._policy.greedy(np.asarray(obs)[None] if single else np.asarray(obs))
-        return actions[0] if single else actions  # type: ignore[no-any-return]
+        return actions[0] if single else actions
 
     def evaluate(self, episodes: int = 20, *, seed: int = 1) -> list[float]:
         """Returns of whole episodes, acting greedily, in environments of their own."""
@@ -85,7 +59,8 @@ class Trained:
 
         count = min(episodes, 20)
         envs = make_envs(self.config.env, count, seed=seed, env_config=self.config.env_config)
-        obs, returns = envs.reset(), []
+        obs = envs.reset()
+        returns: list[float] = []
         while len(returns) < episodes:
             obs = envs.step(self._policy.greedy(obs)).obs
             returns += [float(episode_return) for episode_return, _ in envs.pop_episodes()]
@@ -97,10 +72,11 @@ class Trained:
         settings = {
             f.name: value
             for f in dataclasses.fields(self.config)
-            if isinstance(value := getattr(self.config, f.name), int | float | str | tuple | dict | None)
+            if isinstance(value := getattr(self.config, f.name), _PLAIN)
         }
-        text = np.frombuffer(json.dumps(settings).encode(), dtype=np.uint8)
-        np.savez(path, **{"settings": text}, **{f"weights/{k}": v for k, v in self.weights.items()})
+        arrays: dict[str, Any] = {f"weights/{name}": w for name, w in self.weights.items()}
+        arrays["settings"] = np.frombuffer(json.dumps(settings).encode(), dtype=np.uint8)
+        np.savez(path, **arrays)
 
 
 def train(
@@ -137,7 +113,7 @@ def train(
             if _reached(until, history[-1]):
                 break
         learner: Learner = run.shared[workers.learner_key]
-        return Trained(workers, learner.get_weights(), history)
+        return Trained(workers, learner.get_weights(), history, run.stats())
 
 
 def _reached(until: Mapping[str, float], row: Mapping[str, float]) -> bool:

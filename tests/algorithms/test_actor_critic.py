@@ -20,7 +20,10 @@ def short(algorithm: str, engine: str, steps: int = 3000, **settings: Any) -> Tr
 
 def figures(trained: Trained) -> list[dict[str, float]]:
     """The history without the clock."""
-    return [{k: v for k, v in row.items() if k != "seconds" and not np.isnan(v)} for row in trained.history]
+    return [
+        {k: v for k, v in row.items() if k != "seconds" and not np.isnan(v)}
+        for row in trained.history
+    ]
 
 
 @pytest.mark.parametrize("algorithm", ALL)
@@ -52,7 +55,9 @@ def test_no_workers_equals_one_worker(algorithm: str) -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_ppo_learns_cartpole(seed: int) -> None:
     """A mean of 475 over 100 training episodes within 150,000 steps; and it acts and evaluates."""
-    trained = train("ppo", "CartPole-v1", until={"return": 475, "steps": 150_000}, seed=seed, engine="sim")
+    trained = train(
+        "ppo", "CartPole-v1", until={"return": 475, "steps": 150_000}, seed=seed, engine="sim"
+    )
     assert trained.history[-1]["return"] >= 475, trained.history[-1]
     assert np.mean(trained.evaluate(20)) >= 450
     assert trained.act(np.zeros(4, np.float32)) in (0, 1)

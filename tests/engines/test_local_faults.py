@@ -38,6 +38,11 @@ class PublishWeights(rf.Operator[Any, Any]):
         return item
 
 
+def pull(run: rf.Run[Any], times: int) -> None:
+    for _ in range(times):
+        next(run)
+
+
 def kill_worker(run: rf.Run[Any], name: str) -> int:
     pid = run.workers()[name]["pid"]
     os.kill(pid, signal.SIGKILL)
@@ -52,8 +57,7 @@ def test_a_killed_worker_raises_worker_lost_within_half_a_second() -> None:
         kill_worker(run, "worker-0")
         before = time.monotonic()
         with pytest.raises(rf.WorkerLost, match=r"worker-0.*SIGKILL"):
-            for _ in range(200):
-                next(run)
+            pull(run, 200)
         assert time.monotonic() - before < 0.5
         # the flow is not dead: the other worker goes on, and the ledger knows what was lost
         assert {next(run)["actor"] for _ in range(5)} == {"worker-1"}
@@ -74,7 +78,9 @@ def test_a_killed_worker_is_restarted_with_the_newest_weights() -> None:
             if item["actor"] == "worker-1" and item["incarnation"] == 1:
                 break
         assert item["n"] == 1, "a new incarnation starts afresh"
-        assert item["weights"] >= version_at_kill, "and has the newest weights before its first item"
+        assert item["weights"] >= version_at_kill, (
+            "and has the newest weights before its first item"
+        )
         assert run.workers()["worker-1"]["restarts"] == 1
         assert run.ledger().balanced
         assert run.stats().operator("gather_async").items >= 11, "counters go on"
@@ -96,8 +102,7 @@ def test_shrinking_to_nothing_raises() -> None:
         next(run)
         kill_worker(run, "worker-0")
         with pytest.raises(rf.WorkerLost, match="worker-0"):
-            for _ in range(50):
-                next(run)
+            pull(run, 50)
 
 
 def test_thirty_kills_are_survived() -> None:

@@ -37,7 +37,12 @@ print(flow.take(2))
 
 def python(*arguments: str, cwd: Path) -> str:
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -72,7 +77,9 @@ def test_a_flow_runs_in_a_notebook_cell(tmp_path: Path) -> None:
 
 def test_modules_beside_a_script_are_found_by_its_workers(tmp_path: Path) -> None:
     (tmp_path / "helpers.py").write_text("def triple(x):\n    return 3 * x\n")
-    script = "import rillflow as rf, helpers\nprint(rf.from_range(4).for_each(helpers.triple).take(4))"
+    script = (
+        "import rillflow as rf, helpers\nprint(rf.from_range(4).for_each(helpers.triple).take(4))"
+    )
     (tmp_path / "script.py").write_text(script)
     assert python("script.py", cwd=tmp_path) == "[0, 6, 3, 9]\n"
 
@@ -114,7 +121,9 @@ def test_workers_end_within_two_seconds_of_a_killed_driver() -> None:
             print(*child, flush=True)
             for _ in run: pass
     """)
-    driver = subprocess.Popen([sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE, text=True)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE, text=True
+    )
     assert driver.stdout is not None
     pids = [int(pid) for pid in driver.stdout.readline().split()]
     assert len(pids) == 3
@@ -139,7 +148,9 @@ def test_ctrl_c_leaves_no_process_and_no_traceback_of_ours(tmp_path: Path) -> No
         except KeyboardInterrupt:
             print("stopped", flush=True)
     """)
-    driver = subprocess.Popen([sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE, text=True)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE, text=True
+    )
     assert driver.stdout is not None
     pids = [int(pid) for pid in driver.stdout.readline().split()]
     driver.send_signal(signal.SIGINT)
@@ -176,5 +187,3 @@ def test_a_thousand_kept_arrays_need_no_descriptor_each() -> None:
         kept = [next(run) for _ in range(600)]
         assert len(os.listdir("/proc/self/fd")) < 100
     assert len(kept) == 600
-
-

@@ -78,6 +78,9 @@ class Recipe:
 
 ORDERED = ("map", "filter", "batch", "answer", "combine", "mark", "limit")
 
+SHAPES = ("plain", "split", "union", "weighted", "queue", "thread", "repartition")
+ACTORS = st.sampled_from(("tagger-0", "tagger-1"))
+
 recipes = st.builds(
     Recipe,
     shards=st.integers(1, 3),
@@ -86,16 +89,16 @@ recipes = st.builds(
     sync=st.booleans(),
     actor_ops=st.lists(st.sampled_from(("map", "filter", "batch")), max_size=2).map(tuple),
     driver_ops=st.lists(st.sampled_from(ORDERED), max_size=3).map(tuple),
-    shape=st.sampled_from(("plain", "split", "union", "weighted", "queue", "thread", "repartition")),
+    shape=st.sampled_from(SHAPES),
     weights=st.tuples(st.sampled_from((1.0, 2.0, 0.5)), st.sampled_from((1.0, 3.0))),
     policy=st.sampled_from(("restart", "shrink", "drop")),
     faults=st.lists(
         st.one_of(
             st.builds(
-                Kill, actor=st.sampled_from(("tagger-0", "tagger-1")), request=st.integers(1, 6),
+                Kill, actor=ACTORS, request=st.integers(1, 6),
                 late_result=st.booleans(),
             ),
-            st.builds(Fail, actor=st.sampled_from(("tagger-0", "tagger-1")), request=st.integers(1, 6)),
+            st.builds(Fail, actor=ACTORS, request=st.integers(1, 6)),
         ),
         max_size=2,
     ).map(tuple),
@@ -198,7 +201,9 @@ def run_and_check(recipe: Recipe, engine: str | rf.Engine | None = None) -> Outc
         engine = Sim(latency, faults=recipe.faults)
     bound = recipe.num_async if not recipe.sync else 1
     if recipe.shape == "repartition":
-        bound += 10  # items that wait for their partition are done for their source: no bound on lag
+        bound += (
+            10  # items that wait for their partition are done for their source: no bound on lag
+        )
     with build(recipe).run(engine, seed=recipe.seed, on_failure=recipe.policy, trace=True) as run:  # type: ignore[arg-type]
         while True:
             try:

@@ -43,7 +43,9 @@ def test_without_faults_nothing_is_lost(recipe: Recipe) -> None:
     if clean.shape in ("union", "weighted"):
         names += [f"other-{i}" for i in range(clean.shards)]
     times = 2 if clean.shape == "split" else 1
-    expected = sorted((name, 0, n + 1) for name in names for n in range(clean.items) for _ in range(times))
+    expected = sorted(
+        (name, 0, n + 1) for name in names for n in range(clean.items) for _ in range(times)
+    )
     assert found == expected
 
 

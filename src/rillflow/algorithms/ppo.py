@@ -49,7 +49,9 @@ def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
     from rillflow import losses
 
     logp, entropy, values = policy.evaluate(rows["obs"], rows["actions"])
-    surrogate = losses.clipped_surrogate_loss(logp, rows["logp"], rows["advantages"], cfg.clip_param)
+    surrogate = losses.clipped_surrogate_loss(
+        logp, rows["logp"], rows["advantages"], cfg.clip_param
+    )
     value = losses.value_loss(values, rows["targets"])
     bonus = losses.entropy_bonus(entropy)
     total = surrogate + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus

@@ -59,6 +59,7 @@ class HostContext:
     put = send
     mark = send
     shared = send
+    on_metrics = send
 
     def count(self, counter: str, n: int = 1) -> None:
         """Add to a counter that travels with the next answer."""

@@ -237,12 +237,13 @@ class Local(Engine):
     def _flush_all(self) -> None:
         self._urgent = False
         for process in self._dirty:
-            if not process.closed:
-                waiting = bool(process.outbox)
-                process.outbox.extend(packets(process.collected))
-                process.collected = []
-                if not waiting:
-                    self._flush(process)
+            if process.closed:
+                continue
+            waiting = bool(process.outbox)
+            process.outbox.extend(packets(process.collected))
+            process.collected = []
+            if not waiting:
+                self._flush(process)
         self._dirty.clear()
 
     def _flush(self, process: _Process) -> None:

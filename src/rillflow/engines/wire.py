@@ -8,6 +8,7 @@ packet. Bytes inside a packet are never looked into on the way.
 from __future__ import annotations
 
 import array
+import marshal
 import os
 import pickle
 import socket
@@ -25,7 +26,7 @@ INLINE = 32 * 1024
 _LARGEST = 160 * 1024
 """a packet must fit in the default socket buffer of Linux"""
 _MOST_FDS = 64
-_IN_PACKET, _IN_BLOCK = b"\0", b"\1"
+_PLAIN, _PICKLED, _IN_BLOCK = b"\0", b"\1", b"\2"
 
 
 def make_ref(packed: Packed) -> PackedRef | ShmRef:
@@ -54,13 +55,16 @@ class Packet:
                 assert isinstance(payload, ShmRef)
                 table.append((meta, payload.lengths))
                 self._keep.append(payload)
-        data = pickle.dumps(table, 5)
+        try:
+            # both ends are the same Python, and most messages are numbers, names and bytes
+            data = _PLAIN + marshal.dumps(table)
+        except ValueError:
+            data = _PICKLED + pickle.dumps(table, 5)
         if len(data) >= _LARGEST:
             block = ShmRef(write_block(Packed(data, ())), (len(data),))
             self._keep.append(block)
-            self.data = _IN_BLOCK
-        else:
-            self.data = _IN_PACKET + data
+            data = _IN_BLOCK
+        self.data = data
         self.fds = [ref.fd for ref in self._keep]  # type: ignore[attr-defined]
 
     def send(self, sock: socket.socket) -> None:
@@ -112,8 +116,15 @@ class Receiver:
                 numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
                 fds.extend(numbers)
         if self._buffer[0] == _IN_BLOCK[0]:
-            return _messages(pickle.loads(_read_block(fds.pop())), fds)
-        return _messages(pickle.loads(self._view[1:count]), fds)
+            block = _read_block(fds.pop())
+            return _messages(_table(block[0], memoryview(block)[1:]), fds)
+        return _messages(_table(self._buffer[0], self._view[1:count]), fds)
+
+
+def _table(kind: int, data: memoryview) -> list[tuple[Any, ...]]:
+    table: list[tuple[Any, ...]]
+    table = marshal.loads(data) if kind == _PLAIN[0] else pickle.loads(data)
+    return table
 
 
 def _messages(table: list[tuple[Any, ...]], fds: list[int]) -> list[Message]:

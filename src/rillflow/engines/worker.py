@@ -81,13 +81,15 @@ class Worker:
 
     def run(self) -> None:
         """Until the driver says stop, or is gone."""
+        kinds = ("start", "install", "request", "tell", "call")
+        handlers = {kind: getattr(self, f"on_{kind}") for kind in kinds}
         stopping = False
         while not stopping and (messages := self.receiver.receive()) is not None:
             for (kind, *fields), payload in messages:
                 stopping = kind == "stop"
                 if stopping:
                     break
-                getattr(self, f"on_{kind}")(payload, *fields)
+                handlers[kind](payload, *fields)
         if self.host is not None:
             self.host.close()
 

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 def autoreset_mode(vector: Any, name: str) -> str:
     """The mode a vector environment declares: "NextStep", "SameStep" or "Disabled"."""
-    mode = (getattr(vector, "metadata", None) or {}).get("autoreset_mode")
+    from gymnasium.vector import VectorEnv
+
+    # ale-py writes its mode into the dict that all vector environments without metadata of their
+    # own share; so the instance's word goes first, and the shared dict says nothing
+    mode = getattr(vector, "autoreset_mode", None)
+    if mode is None and vector.metadata and vector.metadata is not VectorEnv.metadata:
+        mode = vector.metadata.get("autoreset_mode")
     value = getattr(mode, "value", mode)
     if value not in ("NextStep", "SameStep", "Disabled"):
         raise BuildError(
@@ -24,6 +30,14 @@ def autoreset_mode(vector: Any, name: str) -> str:
             f"found {mode!r}"
         )
     return str(value)
+
+
+def missing_final(info: dict[str, Any]) -> str:
+    """What to say when an episode ended and its last observation is nowhere."""
+    return (
+        'an episode ended in the SAME_STEP mode, but info has no "final_obs": '
+        f"found the keys {sorted(info)}"
+    )
 
 
 def final_observations(space: Space[Any], info: dict[str, Any], rows: npt.NDArray[np.intp]) -> Any:

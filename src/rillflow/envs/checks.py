@@ -126,10 +126,10 @@ def found(value: Any) -> str:
 
 def result_mismatch(result: Any, expected: tuple[str, ...], call: str) -> str | None:
     """What is wrong with the tuple that `reset` or `step` returned, or None."""
-    names = f"({', '.join(expected)})"
     if not isinstance(result, tuple):
-        return f"{call}() must return {names}, found {found(result)}"
+        return f"{call}() must return ({', '.join(expected)}), found {found(result)}"
     if len(result) != len(expected):
+        names = f"({', '.join(expected)})"
         hint = ""
         if call == "step" and len(result) == 4:
             hint = " (the old Gym API: split `done` into terminated and truncated)"

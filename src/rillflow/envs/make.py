@@ -84,16 +84,16 @@ def _from_name(env_id: str, num_envs: int, seed: int, config: dict[str, Any]) ->
         )
     path = BUILT_IN.get(name.id, name.id)
     if ":" in path:
-        made = _attribute(path)
-        if made is not None:
-            return _from_factory(made, env_id, num_envs, seed, config)
+        factory = attribute(path)
+        if factory is not None:
+            return _from_factory(factory, env_id, num_envs, seed, config)
         path = path.partition(":")[2]  # Gymnasium's own meaning: import, then look up the id
     try:
         spec = gymnasium.spec(path)
     except gymnasium.error.Error:
         raise unknown(env_id) from None
     if spec.vector_entry_point is not None and not spec.additional_wrappers:
-        vector = _made(
+        vector = made(
             lambda **kw: gymnasium.make_vec(
                 path, num_envs=num_envs, vectorization_mode="vector_entry_point", **kw
             ),
@@ -109,7 +109,7 @@ def _from_name(env_id: str, num_envs: int, seed: int, config: dict[str, Any]) ->
     return _from_factory(single, env_id, num_envs, seed, config)
 
 
-def _attribute(path: str) -> Any:
+def attribute(path: str) -> Any:
     """The object "module:name" points at; None if the module has no such name."""
     module, _, attribute = path.partition(":")
     try:
@@ -128,14 +128,14 @@ def _from_factory(
 
     from rillflow.envs.guard import Guard
 
-    if _takes_num_envs(factory):
+    if takes_num_envs(factory):
         config = {**config, "num_envs": num_envs}
-    first = _made(factory, name, config)
+    first = made(factory, name, config)
     if isinstance(first, VectorEnv):
         return _finish(first, name, num_envs, seed)
     singles = [_single(first, name)]
     for index in range(1, num_envs):
-        singles.append(_single(_made(factory, name, config), name))
+        singles.append(_single(made(factory, name, config), name))
         if singles[index] is first:
             raise BuildError(
                 f"environment {name!r}: its factory returned the same object twice; "
@@ -149,14 +149,16 @@ def _from_factory(
     return _finish(vector, name, num_envs, seed)
 
 
-def _takes_num_envs(factory: Callable[..., Any]) -> bool:
+def takes_num_envs(factory: Callable[..., Any]) -> bool:
+    """Whether a factory makes a whole vector when told how many."""
     try:
         return "num_envs" in inspect.signature(factory).parameters
     except (TypeError, ValueError):  # a builtin without a signature
         return False
 
 
-def _made(factory: Callable[..., Any], name: str, config: dict[str, Any]) -> Any:
+def made(factory: Callable[..., Any], name: str, config: dict[str, Any]) -> Any:
+    """What a factory makes; its exception becomes ours, with the name."""
     try:
         return factory(**config)
     except EnvError:
@@ -174,6 +176,8 @@ def _single(env: Any, name: str) -> Env[Any, Any]:
             base.__module__ for base in type(env).__mro__
         }
         hint = "; it is an environment of the old `gym`: port it to gymnasium" if old else ""
+        if hasattr(env, "possible_agents") or hasattr(env, "agents"):
+            hint = "; it has several agents: use make_multi_agent_envs"
         raise EnvError(
             f"environment {name!r}: its factory must return a gymnasium.Env or a "
             f"gymnasium.vector.VectorEnv, found {found(env)}{hint}"

@@ -10,7 +10,7 @@ so row `a * num_envs + i` is the policy's `a`-th agent in copy `i`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,7 @@ import numpy as np
 from rillflow.envs.checks import EnvError, actions_mismatch, mismatch, not_finite, where
 from rillflow.envs.episodes import Episodes
 from rillflow.envs.spaces import Array
-from rillflow.envs.vector import Envs, Step
+from rillflow.envs.vector import Step
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -76,12 +76,18 @@ class MultiAgentEnvs:
         name: str,
         seed: int = 0,
     ) -> None:
+        from gymnasium.vector.utils import batch_space
+
         self.name, self.vector, self.groups = name, vector, dict(groups)
         self.num_envs = vector.num_envs
         self.obs: dict[str, Array] | None = None
         """for each policy the observations to act on now; None before the first reset"""
-        self._seed: int | None = seed & 0x3FFFFFFF
+        self._seed = seed & 0x3FFFFFFF
         self._steps = 0
+        self._batched = {
+            agent: batch_space(vector.observation_space(agent), vector.num_envs)
+            for agent in vector.agents
+        }
         self._episodes = {policy: Episodes(self.rows(policy)) for policy in self.groups}
         self.exact = hasattr(type(vector), "get_state") and getattr(vector, "exact", True)
         """whether `set_state` continues exactly where `get_state` was called"""
@@ -92,8 +98,10 @@ class MultiAgentEnvs:
 
     def reset(self) -> dict[str, Array]:
         """Begin new episodes everywhere; the first call seeds the environment."""
-        first = self.vector.reset(seed=self._seed)
-        self._seed = None
+        return self._reset(self._seed if self.obs is None else None)
+
+    def _reset(self, seed: int | None) -> dict[str, Array]:
+        first = self.vector.reset(seed=seed)
         for episodes in self._episodes.values():
             episodes.begin()
         self.obs = {
@@ -132,18 +140,20 @@ class MultiAgentEnvs:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from `get_state`; if it was not exact, with new episodes."""
+        """Go on from `get_state`; if it was not exact, with new episodes, differently seeded."""
         vector: Any = self.vector
         self._steps = state["steps"]
         for policy, episodes in self._episodes.items():
             episodes.set_state(state["episodes"][policy])
-        if state["env"] is not None and self.exact:
+        if state["obs"] is None:
+            self.obs = None
+        elif state["env"] is None or not self.exact:
+            # not the first seed again: that would replay the episodes already learned from
+            fresh = np.random.SeedSequence([self._seed, self._steps]).generate_state(1)[0]
+            self._reset(int(fresh) & 0x3FFFFFFF)
+        else:
             vector.set_state(state["env"])
-            self.obs, self._seed = {k: v.copy() for k, v in state["obs"].items()}, None
-        elif state["obs"] is not None:
-            fresh = np.random.SeedSequence([self._seed or 0, self._steps]).generate_state(1)[0]
-            self._seed = int(fresh) & 0x3FFFFFFF
-            self.reset()
+            self.obs = {policy: obs.copy() for policy, obs in state["obs"].items()}
 
     def close(self) -> None:
         """Let the environments go."""
@@ -165,12 +175,9 @@ class MultiAgentEnvs:
             taken.update(zip(group.agents, parts, strict=True))
         return taken
 
-    def _checked(self, agent: str, obs: Array) -> Array:
-        from gymnasium.vector.utils import batch_space
-
-        space = batch_space(self.vector.observation_space(agent), self.num_envs)
-        key = f"observation[{agent!r}]"
-        problem = mismatch(space, obs, key)
+    def _checked(self, agent: str, obs: Array, what: str = "observation") -> Array:
+        key = f"{what}[{agent!r}]"
+        problem = mismatch(self._batched[agent], obs, key)
         if problem:
             raise EnvError(f"{where(self.name, step=self._steps)}: {problem}")
         if not np.isfinite(obs).all():
@@ -178,12 +185,16 @@ class MultiAgentEnvs:
         return obs
 
     def _checked_step(self, agent: str, step: Step) -> Step:
-        if not np.isfinite(step.obs).all():
-            raise not_finite(
-                self.name, self._steps, step.obs, step.obs, f"observation[{agent!r}]"
+        self._checked(agent, step.obs)
+        if step.next_obs is not None:
+            self._checked(agent, step.next_obs, "next observation")
+        rewards = step.rewards
+        if rewards.shape != (self.num_envs,):
+            raise EnvError(
+                f"{where(self.name, step=self._steps)}: reward[{agent!r}]: expected shape "
+                f"({self.num_envs},), found shape {rewards.shape}"
             )
-        if not np.isfinite(step.rewards).all():
-            rewards = step.rewards
+        if not np.isfinite(rewards).all():
             raise not_finite(self.name, self._steps, rewards, rewards, f"reward[{agent!r}]")
         return step
 
@@ -205,22 +216,6 @@ def join_steps(parts: Sequence[Step]) -> Step:
     if any(part.next_obs is not None for part in parts):
         next_obs = np.concatenate([p.obs if p.next_obs is None else p.next_obs for p in parts])
     obs, rewards, terminated, truncated = (
-        np.concatenate([part[i] for part in parts])  # type: ignore[misc] # the first four are arrays
-        for i in range(4)
+        np.concatenate([part[i] for part in parts]) for i in range(4)
     )
     return Step(obs, rewards, terminated, truncated, valid, next_obs)
-
-
-class MultiAgentCartPole:
-    """`agents` poles in each copy, one for each agent; each falls and begins again by itself."""
-
-    def __init__(self, num_envs: int, agents: int = 2, max_episode_steps: int = 500) -> None:
-        from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
-
-        self.num_envs = num_envs
-        self.agents = tuple(f"agent_{i}" for i in range(agents))
-        poles = CartPoleVectorEnv(num_envs * agents, max_episode_steps)
-        self._make: Callable[[int], Envs] = lambda seed: Envs(
-            poles, name="MultiAgentCartPole", seed=seed
-        )
-        self._envs = self._make(0)

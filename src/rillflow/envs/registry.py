@@ -21,7 +21,7 @@ BUILT_IN = {
     "ConstantReward": "rillflow.envs.toy:ConstantReward",
     "PointGoal": "rillflow.envs.points:PointGoal",
     "CartPole-hidden-velocity": "rillflow.envs.toy:HiddenVelocityCartPole",
-    "MultiAgentCartPole": "rillflow.envs.multiagent:MultiAgentCartPole",
+    "MultiAgentCartPole": "rillflow.envs.poles:MultiAgentCartPole",
 }
 """our own small environments, by name"""
 
@@ -70,8 +70,11 @@ def living_name(env_id: str) -> Name:
         sticky = 0.0 if atari[4] == "4" else 0.25
         return _moved(env_id, Name(f"ALE/{atari[1]}-v5", {"repeat_action_probability": sticky}))
     base, _, version = env_id.rpartition("-v")
-    if version.isdecimal() and env_id not in known_ids() and int(version) < OLD.get(base, -1):
-        return _moved(env_id, _renamed(base))
+    if version.isdecimal() and int(version) < OLD.get(base, -1):
+        # the MuJoCo environments below version 4 are registered, only to say that they are gone
+        dead = OLD[base] == 5 and int(version) < 4
+        if dead or env_id not in known_ids():
+            return _moved(env_id, _renamed(base))
     return Name(env_id, {})
 
 
@@ -82,7 +85,7 @@ def _renamed(base: str) -> Name:
 
 
 def _moved(old: str, new: Name) -> Name:
-    warnings.warn(f"environment {old!r} is gone; using {new.id!r} instead", stacklevel=5)
+    warnings.warn(f"environment {old!r} is an old name; using {new.id!r}", stacklevel=5)
     return new
 
 

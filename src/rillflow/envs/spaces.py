@@ -43,6 +43,13 @@ class Actions:
     """[B, *space.shape] to the environment's own; a Box is clipped to its bounds"""
 
 
+def is_box(space: Space[Any]) -> bool:
+    """Whether shape and dtype are all there is to check."""
+    from gymnasium import spaces
+
+    return isinstance(space, spaces.Box)
+
+
 def observations_of(space: Space[Any], name: str) -> Observations:
     """The encoder for one environment's observation space."""
     from gymnasium import spaces

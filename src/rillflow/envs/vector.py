@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rillflow.envs.autoreset import autoreset_mode, final_observations
+from rillflow.envs.autoreset import autoreset_mode, final_observations, missing_final
 from rillflow.envs.checks import (
     EnvError,
     actions_mismatch,
@@ -35,7 +35,7 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episodes import Bools, Episodes
-from rillflow.envs.spaces import Array, actions_of, observations_of
+from rillflow.envs.spaces import Array, actions_of, is_box, observations_of
 from rillflow.envs.state import state_of
 
 if TYPE_CHECKING:
@@ -59,10 +59,7 @@ class Step(NamedTuple):
 
 
 class Envs:
-    """A vector environment with plain arrays, checked results and episode statistics.
-
-    Use `make_envs` to get one from an id, a factory or a vector environment.
-    """
+    """A vector environment with plain arrays, checked results and episode statistics."""
 
     def __init__(
         self, vector: Any, *, name: str, seed: int = 0, clip_rewards: bool = False
@@ -84,8 +81,8 @@ class Envs:
         self._seen: Array = np.empty(0)
         self._was_done = np.zeros(self.num_envs, bool)
         self._episodes = Episodes(self.num_envs)
-        batched = vector.observation_space
-        self._expected = (batched.shape, batched.dtype)  # of a Box; None, None of a Dict
+        space = vector.observation_space
+        self._expected = (space.shape, space.dtype) if is_box(space) else None
 
     @property
     def observation_space(self) -> Box:
@@ -146,6 +143,8 @@ class Envs:
         rewards = self._rewards(raw_rewards)
         self._refuse(flags_mismatch(terminated, "terminated", self.num_envs))
         self._refuse(flags_mismatch(truncated, "truncated", self.num_envs))
+        if self._reuses:
+            terminated, truncated = terminated.copy(), truncated.copy()
         done = terminated | truncated
         ended = bool(done.any())
         valid, next_obs = None, None
@@ -228,20 +227,20 @@ class Envs:
         if rewards.shape != (self.num_envs,) or rewards.dtype.kind not in "fiub":
             expected = f"numbers of shape ({self.num_envs},)"
             self._refuse(f"rewards: expected {expected}, found {found(raw)}")
-        if not np.isfinite(rewards).all():
-            raise not_finite(self.name, self._steps, rewards, rewards, "reward")
-        return rewards.astype(np.float32, copy=False)
+        out = rewards.astype(np.float32)
+        if not np.isfinite(out).all():
+            raise not_finite(self.name, self._steps, rewards, out, "reward")
+        return out
 
     def _with_final(self, obs: Array, done: Bools, info: dict[str, Any]) -> Array:
         """`obs` with the rows of ended episodes replaced by their final observations."""
         rows = np.flatnonzero(done)
         final = final_observations(self.vector.single_observation_space, info, rows)
-        if final is None:
-            self._refuse(
-                'an episode ended in the SAME_STEP mode, but info has no "final_obs": '
-                f"found the keys {sorted(info)}"
-            )
+        self._refuse(missing_final(info) if final is None else None)
         encoded = self._observations.encode(final)
+        if encoded.shape[1:] != obs.shape[1:]:
+            shapes = f"expected shape {obs.shape[1:]}, found shape {encoded.shape[1:]}"
+            self._refuse(f"final_obs: {shapes}")
         if not np.isfinite(encoded).all():
             raise not_finite(self.name, self._steps, final, encoded, "final_obs", rows)
         out = obs.copy()

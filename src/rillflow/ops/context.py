@@ -61,6 +61,10 @@ class Context(Protocol):
         """
         ...
 
+    def on_metrics(self, listener: Callable[[str, int, dict[str, Any]], None]) -> None:
+        """Call `listener(actor, seq, metrics)` for metrics that travel with the actors' answers."""
+        ...
+
     def count(self, counter: str, n: int = 1) -> None:
         """Add to a counter of this operator, shown in `run.stats()`."""
         ...

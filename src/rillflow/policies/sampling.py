@@ -19,6 +19,9 @@ from rillflow.policies.actions import Actions
 Floats = NDArray[np.float32]
 Array = NDArray[Any]
 
+BELOW_ONE = np.float32(1 - 2**-22)
+"""keeps u * total below the total when it is rounded: the last action may have been ruled out"""
+
 
 class Sampler:
     """Draws actions of one kind."""
@@ -104,8 +107,7 @@ def _categorical(logits: Floats, uniform: Floats, columns: Array) -> tuple[Array
     cumulative = np.exp(logits)
     np.cumsum(cumulative, 0, out=cumulative)
     total = cumulative[-1]
-    # the last row is never counted: rounding in u * total cannot give an action that is not there
-    uniform *= total
+    uniform *= total * BELOW_ONE
     actions = (cumulative[:-1] <= uniform).sum(0)
     logp: Floats = logits[actions, columns]
     logp -= np.log(total)

@@ -1,4 +1,4 @@
-"""Configuration shared by algorithms: one frozen dataclass is the documentation, the flags, the file."""
+"""Configuration shared by algorithms: one frozen dataclass per algorithm."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class AlgorithmConfig:
     """largest norm of a gradient; None: as it is"""
     hidden: tuple[int, ...] = (64, 64)
     """sizes of the hidden layers"""
+    num_learner_threads: int = 1
+    """threads of torch in the learner; more help only large networks"""
     activation: str = "tanh"
     """tanh or relu"""
     loss: Callable[..., Any] | None = None

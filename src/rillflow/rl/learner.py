@@ -23,6 +23,7 @@ class Learner:
 
     def __init__(self, spec: PolicySpec, config: AlgorithmConfig, seed: int) -> None:
         self.config = config
+        torch.set_num_threads(config.num_learner_threads)
         self.policy = TorchPolicy(spec, seed)
         self.parameters = dict(self.policy.model.named_parameters())
         self.optimizer = torch.optim.Adam(self.parameters.values(), lr=config.lr, eps=1e-5, fused=True)

@@ -1,4 +1,4 @@
-"""What losses, gradients and training steps give, as plain values (no torch needed to pass them on)."""
+"""What losses, gradients and training steps give, as plain values."""
 
 from __future__ import annotations
 

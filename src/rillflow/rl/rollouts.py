@@ -41,13 +41,14 @@ def ParallelRollouts(  # noqa: N802 - an operator, under the paper's name
 
 
 class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
-    """Collect until there are at least `min_batch_size` steps, then give one batch: for `combine`."""
+    """For `combine`: collect at least `min_batch_size` steps, then give one batch."""
 
     def __init__(self, min_batch_size: int) -> None:
         self.min_batch_size = min_batch_size
         self.parts: list[SampleBatch] = []
 
     def __call__(self, batch: SampleBatch) -> list[SampleBatch]:
+        """Nothing yet, or one batch."""
         self.parts.append(batch)
         if sum(part.steps for part in self.parts) < self.min_batch_size:
             return []
@@ -72,6 +73,7 @@ class StandardizeFields(Operator[SampleBatch, SampleBatch]):
         self.fields = fields
 
     def __call__(self, batch: SampleBatch) -> SampleBatch:
+        """The batch with those columns standardised."""
         columns = {}
         for name in self.fields:
             column = batch[name]

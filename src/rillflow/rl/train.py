@@ -27,7 +27,7 @@ def learner_of(workers: Workers, ctx: Context) -> Learner:
 
 
 def publish(workers: Workers, ctx: Context, *, to_sources_only: bool = False) -> None:
-    """Send the learner's newest weights, serialised once, to all workers or to an item's sources."""
+    """Send the newest weights, serialised once, to all workers or to an item's sources."""
     learner = learner_of(workers, ctx)
     targets = ctx.sources if to_sources_only else workers.actors
     ctx.send(targets, "set_weights", ctx.put(learner.get_weights()), version=learner.version)
@@ -48,6 +48,7 @@ class TrainOneStep(Operator[SampleBatch, TrainStats]):
         publish(self.workers, ctx)
 
     def __call__(self, batch: SampleBatch, ctx: Context) -> TrainStats:
+        """Train, mark, publish."""
         learner = learner_of(self.workers, ctx)
         stats = learner.train(batch, self.num_sgd_iter, self.sgd_minibatch_size)
         ctx.mark("trained")
@@ -59,6 +60,7 @@ class ComputeGradients(Operator[SampleBatch, Gradients]):
     """Gradients of a batch, inside the worker that made it: `rollouts.par_for_each(...)`."""
 
     def __call__(self, batch: SampleBatch, ctx: Context) -> Gradients:
+        """Gradients with the weights of the actor it runs in."""
         gradients: Gradients = ctx.actor.compute_gradients(batch)
         return gradients
 
@@ -74,6 +76,7 @@ class ApplyGradients(Operator[Gradients, TrainStats]):
         publish(self.workers, ctx)
 
     def __call__(self, gradients: Gradients, ctx: Context) -> TrainStats:
+        """Step, mark, answer."""
         stats = learner_of(self.workers, ctx).apply_gradients(gradients)
         ctx.mark("trained")
         publish(self.workers, ctx, to_sources_only=True)
@@ -84,6 +87,7 @@ class AverageGradients(Operator[list[Gradients], Gradients]):
     """The mean of several gradients, weighted by the steps they were made from."""
 
     def __call__(self, gradients: list[Gradients]) -> Gradients:
+        """One gradient for all."""
         steps = sum(g.steps for g in gradients)
         values: dict[str, Any] = {
             name: sum(np.asarray(g.values[name]) * (g.steps / steps) for g in gradients)

@@ -83,6 +83,10 @@ class DriverContext:
             shared[key] = make()
         return shared[key]  # type: ignore[no-any-return]
 
+    def on_metrics(self, listener: Callable[[str, int, dict[str, Any]], None]) -> None:
+        """Listen to metrics that travel with the answers."""
+        self._scheduler.metrics_listeners.append(listener)
+
     def count(self, counter: str, n: int = 1) -> None:
         """Add to a counter of this operator."""
         self._scheduler.stats_of(self.operator).counters[counter] += n

@@ -57,7 +57,7 @@ class TestWithAle:
         envs.close()
 
     def test_an_old_id_plays(self) -> None:
-        with pytest.warns(UserWarning, match="'Pong-v0' is gone; using 'ALE/Pong-v5'"):
+        with pytest.warns(UserWarning, match="'Pong-v0' is an old name; using 'ALE/Pong-v5'"):
             envs = make_envs("Pong-v0", 1)
         assert envs.reset().shape == (1, 4, 84, 84)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rillflow.envs import EnvError, Envs, make_envs
 from rillflow.errors import BuildError
@@ -87,11 +88,32 @@ def test_arrays_of_a_step_are_not_overwritten_by_the_next() -> None:
     assert second.tolist() == [[0, 1], [0, 1]]
 
 
-def test_a_vector_environment_must_declare_its_mode() -> None:
-    vector = SyncVectorEnv([Counting])
-    vector.metadata = {}
-    with pytest.raises(BuildError, match="must say how it begins the next episode"):
-        make_envs(vector, 1)
+class Undeclared(VectorEnv[Any, Any, Any]):
+    """Says nothing about its mode."""
+
+    num_envs = 1
+    single_observation_space = observation_space = Box(0, 1, (1,), np.float32)
+    single_action_space = action_space = Discrete(2)
+
+
+def test_a_vector_environment_must_declare_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another has written its own mode into the dict that all of them share."""
+    for shared in ({}, {"autoreset_mode": AutoresetMode.NEXT_STEP}):
+        monkeypatch.setattr(VectorEnv, "metadata", shared)
+        with pytest.raises(BuildError, match="must say how it begins the next episode"):
+            make_envs(Undeclared(), 1)
+
+
+def test_a_final_observation_of_another_shape_is_an_error() -> None:
+    vector = SyncVectorEnv([Counting], autoreset_mode=AutoresetMode.SAME_STEP)
+    step = vector.step
+    wrong = {"final_obs": np.zeros((1, 1), np.float32)}
+    vector.step = lambda actions: (*step(actions)[:4], wrong)  # type: ignore[method-assign]
+    envs = make_envs(vector, 1)
+    envs.reset()
+    envs.step(np.zeros(1, np.int64))
+    with pytest.raises(EnvError, match=r"final_obs: expected shape \(2,\), found shape \(1,\)"):
+        envs.step(np.zeros(1, np.int64))
 
 
 def test_a_missing_final_observation_is_an_error() -> None:

@@ -216,3 +216,11 @@ def test_a_vector_environment_is_held_to_the_same_contract(case: str) -> None:
     envs.reset()
     with pytest.raises(EnvError, match=message):
         envs.step(np.zeros(2, np.int64))
+
+
+def test_a_vector_of_indices_out_of_range_is_caught() -> None:
+    """One-hot encoding would wrap a negative index around without a word."""
+    vector = SyncVectorEnv([lambda: Scripted(reset=lambda: (1, {}), space=Discrete(3))] * 2)
+    vector.reset = lambda **_: (np.array([0, -1]), {})  # type: ignore[method-assign]
+    with pytest.raises(EnvError, match=r"expected integers of MultiDiscrete.*found \[0, -1\]"):
+        make_envs(vector, 2).reset()

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import SyncVectorEnv
 
 from rillflow.envs import Envs, make_envs
-from rillflow.envs.registry import living_name
+from rillflow.envs.registry import OLD, living_name
 from rillflow.envs.spaces import clip_to_box, unit_to_box
 from tests.unit.envs.parts import Counting, Everything
 
@@ -159,13 +159,18 @@ def test_config_reaches_the_environment() -> None:
         ("Breakout-v4", ("ALE/Breakout-v5", {"repeat_action_probability": 0.0})),
         ("PongNoFrameskip-v4", ("ALE/Pong-v5", {"repeat_action_probability": 0.0})),
         ("PongDeterministic-v4", ("ALE/Pong-v5", {"repeat_action_probability": 0.0})),
+        ("HalfCheetah-v2", ("HalfCheetah-v5", {})),
         ("Pendulum-v0", ("Pendulum-v1", {})),
         ("LunarLanderContinuous-v2", ("LunarLander-v3", {"continuous": True})),
     ],
 )
 def test_ids_of_2018_resolve_to_living_ones_and_say_so(old: str, new: Any) -> None:
-    with pytest.warns(UserWarning, match=f"{old!r} is gone; using {new[0]!r}"):
+    with pytest.warns(UserWarning, match=f"{old!r} is an old name; using {new[0]!r}"):
         assert living_name(old) == new
+
+
+def test_every_living_equivalent_lives() -> None:
+    assert all(f"{name}-v{version}" in gymnasium.registry for name, version in OLD.items())
 
 
 def test_ids_that_still_live_are_left_alone() -> None:

@@ -19,9 +19,9 @@ import pytest
 from rillflow.errors import CheckError, DeadlockError
 from rillflow.graph.check import CHECKS, check, problems
 from rillflow.graph.flow import Flow
-from rillflow.graph.parallel import ParallelFlow
 from rillflow.graph.handles import Actors, Background, Queue
 from rillflow.graph.merge import Concurrently, Union
+from rillflow.graph.parallel import ParallelFlow
 from rillflow.graph.program import Program
 from rillflow.graph.queues import Dequeue, Enqueue
 from rillflow.graph.shippable import is_shippable, why_unshippable

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from rillflow.graph.flow import Flow
-from rillflow.graph.handles import Actors, Background, Queue
 from rillflow.graph.grid import Edge, place
+from rillflow.graph.handles import Actors, Background, Queue
 from rillflow.graph.layout import Box, Layout, arrange
 from rillflow.graph.merge import Concurrently, Union
 from rillflow.graph.queues import Dequeue, Enqueue

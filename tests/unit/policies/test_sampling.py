@@ -60,6 +60,26 @@ def test_an_action_ruled_out_is_never_taken() -> None:
         np.testing.assert_allclose(logp, np.log(0.5), atol=1e-5)
 
 
+class Fixed:
+    """The extremes of a random number generator."""
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    def random(self, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
+        return np.full(shape, self.number, dtype)
+
+
+def test_the_luckiest_number_does_not_take_an_action_ruled_out() -> None:
+    sampler = Sampler(actions_of(spaces.Discrete(5)), False)
+    outputs = np.random.default_rng(0).uniform(-3, 3, (5, DRAWS)).astype(np.float32)
+    outputs[0] = outputs[4] = -np.inf
+    generators: list[Any] = [Fixed(0.0), Fixed(1 - 2**-24)]
+    first, last = (sampler.sample(outputs.copy(), None, rng)[0] for rng in generators)
+    assert set(first) == {1}
+    assert set(last) == {3}
+
+
 def test_epsilon_is_how_often_any_action_is_taken() -> None:
     actions, logp = draw(spaces.Discrete(4), 0, 5, 1, 1, q=True, epsilon=0.4)
     assert frequencies(actions, 4) == pytest.approx([0.1, 0.7, 0.1, 0.1], abs=0.01)

@@ -1,0 +1,54 @@
+"""Deep q networks (Mnih et al. 2015), double, dueling, prioritized, over n steps (arXiv:1710.02298)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rillflow.batch import SampleBatch
+from rillflow.graph.flow import Flow
+from rillflow.graph.merge import Concurrently
+from rillflow.graph.parallel import ParallelFlow
+from rillflow.rl.q_learning import QConfig
+from rillflow.rl.q_learning import flat_rows as postprocess
+from rillflow.rl.q_learning import q_loss as loss
+from rillflow.rl.replay import (
+    MakeTransitions,
+    Replay,
+    StoreToReplayBuffer,
+    UpdateReplayPriorities,
+    UpdateTargetNetwork,
+    create_replay_actors,
+)
+from rillflow.rl.results import TrainStats
+from rillflow.rl.train import TrainOneStep
+from rillflow.rl.workers import Workers
+
+__all__ = ["Config", "loss", "plan", "postprocess"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(QConfig):
+    """Settings of DQN."""
+
+    double_q: bool = True
+    dueling: bool = True
+    prioritized_replay: bool = True
+    n_step: int = 3
+
+
+def plan(
+    rollouts: ParallelFlow[SampleBatch], workers: Workers, cfg: Config | None = None
+) -> Flow[TrainStats]:
+    """Rounds of rollouts into replay; batches from replay are learned, so many rows per step."""
+    cfg = cfg or workers.config  # type: ignore[assignment]
+    assert isinstance(cfg, Config)
+    replay = create_replay_actors(cfg, placement="driver")
+    rows = rollouts.for_each(MakeTransitions(cfg.n_step, cfg.gamma)).gather_sync()
+    store_op = rows.for_each(SampleBatch.concat).for_each(StoreToReplayBuffer(actors=replay))
+    replay_op = (
+        Replay(actors=replay, num_async=1)
+        .for_each(TrainOneStep(workers))
+        .for_each(UpdateReplayPriorities())
+        .for_each(UpdateTargetNetwork(workers, cfg.target_network_update_freq))
+    )
+    return Concurrently([store_op, replay_op], output_indexes=[1], weights=[1, cfg.train_turns])

@@ -1,0 +1,143 @@
+"""What the algorithms that learn q values from replay share: settings, rows, loss, results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rillflow.batch import Array
+from rillflow.errors import BuildError
+from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.results import Loss, TrainStats
+
+if TYPE_CHECKING:
+    import torch
+
+Rows = dict[str, "torch.Tensor"]
+
+
+@dataclass(frozen=True)
+class RowStats(TrainStats):
+    """A training result with figures of each row, such as its key in replay and its TD error."""
+
+    rows: dict[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConfig(AlgorithmConfig):
+    """Settings of q learning with replay and a target network."""
+
+    hidden: tuple[int, ...] = (128, 128)
+    activation: str = "relu"
+    grad_clip: float | None = 10.0
+    num_envs_per_worker: int = 8
+    rollout_fragment_length: int = 8
+    train_batch_size: int = 64
+    """rows per optimiser step"""
+    learning_starts: int = 1000
+    """rows in replay before learning begins, all shards together"""
+    buffer_size: int = 50_000
+    """rows that replay holds, all shards together"""
+    num_replay_buffer_shards: int = 1
+    """replay actors that share the rows"""
+    prioritized_replay: bool = False
+    """whether rows with large errors are drawn more often"""
+    prioritized_replay_alpha: float = 0.6
+    """how much priorities count: 0 not at all, 1 in proportion"""
+    prioritized_replay_beta: float = 0.4
+    """how much importance weights correct for that: 1 wholly"""
+    prioritized_replay_epsilon: float = 1e-6
+    """added to every priority, so that no row is lost for good"""
+    training_intensity: float = 16.0
+    """rows trained for each step sampled"""
+    target_network_update_freq: int = 8000
+    """rows trained between two updates of the target network"""
+    n_step: int = 1
+    """steps that a row looks ahead"""
+    double_q: bool = False
+    """whether the network that is trained picks the action that the target network values"""
+    dueling: bool = False
+    """q values as a value plus advantages"""
+    initial_epsilon: float = 1.0
+    """how often actions are random at first"""
+    final_epsilon: float = 0.04
+    """how often actions are random in the end"""
+    epsilon_timesteps: int = 10_000
+    """steps of all workers together over which it falls, in a line"""
+
+    @property
+    def policy_options(self) -> dict[str, Any]:
+        """Q values, dueling or not."""
+        return {"head": "q", "dueling": self.dueling}
+
+    @property
+    def target_network(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def train_turns(self) -> float:
+        """Training batches for each round of rollouts, so that `training_intensity` holds."""
+        fragment = self.rollout_fragment_length * self.num_envs_per_worker
+        sampled = fragment * max(1, self.num_workers)
+        return self.training_intensity * sampled / self.train_batch_size
+
+    def exploration(self, worker: int, steps: int) -> float:
+        """A line from the first rate to the last, by the steps of all workers."""
+        done = min(1.0, steps * max(1, self.num_workers) / max(1, self.epsilon_timesteps))
+        return self.initial_epsilon + done * (self.final_epsilon - self.initial_epsilon)
+
+    def validate(self) -> None:
+        """Refuse numbers that cannot work, all at once."""
+        super().validate()
+        wrong = [
+            f"{name} must be at least 1, got {getattr(self, name)!r}"
+            for name in (
+                "train_batch_size",
+                "learning_starts",
+                "num_replay_buffer_shards",
+                "target_network_update_freq",
+                "n_step",
+            )
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
+        ]
+        if self.buffer_size < self.learning_starts:
+            wrong.append(
+                f"buffer_size must be at least learning_starts ({self.learning_starts}), "
+                f"or learning never starts; got {self.buffer_size!r}"
+            )
+        if self.training_intensity <= 0:
+            wrong.append(f"training_intensity must be above 0, got {self.training_intensity!r}")
+        for name in ("initial_epsilon", "final_epsilon"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                wrong.append(f"{name} must be between 0 and 1, got {getattr(self, name)!r}")
+        if wrong:
+            raise BuildError(f"{type(self).__name__}: " + "; ".join(wrong) + ".")
+
+
+def flat_rows(policy: Any, batch: Rows, cfg: QConfig) -> Rows:
+    """A postprocessor for batches from replay, which are rows already: without the time axis."""
+    return {name: column.flatten(0, 1) for name, column in batch.items()}
+
+
+def q_loss(policy: Any, rows: Rows, cfg: QConfig) -> Loss:
+    """Huber's function of the TD errors, weighted by how likely each row was drawn.
+
+    `next_q` of the rows are the target network's values of `next_obs`, from the learner.
+    """
+    import torch
+
+    from rillflow import losses
+
+    known = (rows["actions"], rows["rewards"], rows["discount"], rows["next_q"])
+    if cfg.double_q:
+        q, next_q = policy.q_values(torch.cat([rows["obs"], rows["next_obs"]])).chunk(2)
+        errors = losses.double_q_td_error(q, *known, next_q.detach())
+    else:
+        q = policy.q_values(rows["obs"])
+        errors = losses.q_learning_td_error(q, *known)
+    costs = losses.huber(errors)
+    weights = rows.get("weights")
+    total = (costs if weights is None else costs * weights).mean()
+    stats = {"loss": total, "mean_q": q.mean(), "td_errors": errors, "keys": rows["keys"]}
+    return Loss(total, {name: figure.detach() for name, figure in stats.items()})

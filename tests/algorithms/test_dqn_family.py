@@ -1,0 +1,187 @@
+"""SimpleQ and DQN: the same run from the same seed, on every engine; and they learn."""
+
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+import rillflow as rf
+from rillflow.algorithms import get_algorithm
+from rillflow.envs.make import make_envs
+from rillflow.policies.make import make_actor
+from rillflow.rl.q_learning import RowStats
+from rillflow.rl.rollouts import ParallelRollouts
+from rillflow.rl.workers import Workers
+from rillflow.training import train
+
+SMALL = {
+    "hidden": (16, 16),
+    "num_envs_per_worker": 2,
+    "rollout_fragment_length": 8,
+    "learning_starts": 64,
+    "train_batch_size": 16,
+    "training_intensity": 1.0,
+    "target_network_update_freq": 32,
+    "epsilon_timesteps": 200,
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def flow_of(algorithm, base=SMALL, **settings):
+    module = get_algorithm(algorithm)
+    values = {"loss": module.loss, "postprocess": module.postprocess, **base, **settings}
+    workers = Workers(module.Config.make(**values))
+    return module.plan(ParallelRollouts(workers), workers), workers
+
+
+def history(algorithm, engine, seed=0, steps=400, **settings):
+    """What a short run reported, without the time it took, and the weights it ended with."""
+    trained = train(
+        algorithm, until={"steps": steps}, engine=engine, seed=seed, **{**SMALL, **settings}
+    )
+    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in trained.history]
+    return str(rows), {name: array.tobytes() for name, array in trained.weights.items()}
+
+
+@pytest.mark.parametrize("algorithm", ["simple_q", "dqn"])
+def test_same_seed_same_run(algorithm):
+    first = history(algorithm, "sim")
+    assert first == history(algorithm, "sim")
+    assert first != history(algorithm, "sim", seed=1)
+
+
+@pytest.mark.proc
+@pytest.mark.parametrize("shards", [1, 2])
+def test_sim_equals_local(shards):
+    sharded = {"num_replay_buffer_shards": shards}
+    assert history("dqn", "sim", **sharded) == history("dqn", "local", **sharded)
+
+
+def test_no_workers_is_one_in_the_driver():
+    assert history("dqn", "sim", num_workers=0, steps=200)
+
+
+def test_rows_trained_for_each_step_sampled_are_exact():
+    """16 rows for each of 32 steps sampled: two batches of 16 per round, from the start on."""
+    flow, workers = flow_of("dqn", training_intensity=1.0)
+    with flow.run("sim") as run:
+        for _ in range(40):
+            next(run)
+        sampled = run.stats().operator("for_each(StoreToReplayBuffer)").items
+    # 64 rows are needed first; episodes that ended cost a step of their environment each
+    assert 20 <= sampled - 2 <= 23
+    assert workers.config.train_turns == 2.0
+
+
+def test_results_carry_errors_and_keys_and_priorities_go_back():
+    flow, _ = flow_of("dqn")
+    with flow.run("sim") as run:
+        results = [next(run) for _ in range(5)]
+        assert run.ledger().balanced
+    for result in results:
+        assert isinstance(result, RowStats)
+        assert result.rows["keys"].shape == result.rows["td_errors"].shape == (16,)
+        assert set(result.stats) == {"loss", "mean_q"}
+
+
+def test_weights_are_serialised_once_per_version(monkeypatch):
+    """With two workers as with one."""
+    from rillflow.engines.sim import Sim
+
+    puts, put = [], Sim.put
+
+    def counted(self, value):
+        if isinstance(value, dict) and any("trunk" in name for name in value):
+            puts.append(value)
+        return put(self, value)
+
+    monkeypatch.setattr(Sim, "put", counted)
+    flow, workers = flow_of("dqn")
+    with flow.run("sim") as run:
+        for _ in range(10):
+            next(run)
+        version = run.shared[workers.learner_key].version
+    assert len(puts) == version + 1  # the first weights, then those of each training step
+
+
+def test_the_target_network_lags_and_is_saved():
+    flow, workers = flow_of("dqn", target_network_update_freq=48)
+    with flow.run("sim") as run:
+        same = []
+        for _ in range(6):
+            next(run)
+            learner = run.shared[workers.learner_key]
+            own, target = learner.get_weights(), learner.target.get_weights()
+            same.append(all(np.array_equal(own[name], target[name]) for name in own))
+        state = learner.get_state()
+    assert same == [False, False, True, False, False, True]
+    assert set(state["target"]) == set(state["weights"])
+
+
+def test_without_torch():
+    """The modules, and so the workers, need no torch."""
+    code = (
+        "import sys, rillflow.algorithms.dqn, rillflow.algorithms.simple_q, "
+        "rillflow.actors.replay_actor, rillflow.actors.rollout_worker; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_continuous_actions_are_refused():
+    with pytest.raises(rf.BuildError, match="continuous"):
+        flow_of("dqn", env="Pendulum-v1")
+
+
+def test_plans_are_checked_and_drawn_without_starting():
+    flow, _ = flow_of("dqn")
+    assert "StoreToReplayBuffer" in flow.explain()
+
+
+def greedy_return(workers, weights):
+    """Mean over 20 whole episodes."""
+    envs = make_envs(workers.config.env, 20, seed=1)
+    policy, obs, returns = make_actor(workers.spec, 0), envs.reset(), []
+    policy.set_weights(weights)
+    while len(returns) < 20:
+        obs = envs.step(policy.greedy(obs)).obs
+        returns += [episode_return for episode_return, _ in envs.pop_episodes()]
+    envs.close()
+    return np.mean(returns[:20])
+
+
+def steps_to(algorithm, goal, limit, seed, engine, **settings):
+    """Steps until the mean of 20 greedy episodes reached the goal."""
+    flow, workers = flow_of(algorithm, {}, **settings)
+    sampled, look = Counter(), 5000
+    with flow.run(engine, seed=seed) as run:
+        run.on_metrics(lambda actor, seq, metrics: sampled.update(steps=metrics.get("steps", 0)))
+        for _ in run:
+            if sampled["steps"] >= look:
+                look += 5000
+                weights = run.shared[workers.learner_key].get_weights()
+                if greedy_return(workers, weights) >= goal:
+                    return sampled["steps"]
+            if sampled["steps"] > limit:
+                break
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("algorithm", ["dqn"])
+def test_learns_cartpole(algorithm, seed):
+    steps = steps_to(algorithm, 475, 150_000, seed, "sim")
+    assert steps is not None
+    print(f"{algorithm}, seed {seed}: {steps} steps")

@@ -1,0 +1,270 @@
+"""Replay actors and the operators around them."""
+
+import numpy as np
+import pytest
+
+import rillflow as rf
+from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
+from rillflow.batch import SampleBatch
+from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.q_learning import QConfig, RowStats
+from rillflow.rl.replay import (
+    MakeTransitions,
+    ParallelReplay,
+    Replay,
+    StoreToReplayBuffer,
+    UpdateReplayPriorities,
+    UpdateTargetNetwork,
+)
+from rillflow.rl.results import TrainStats
+
+
+def info(index=0):
+    return rf.ActorInfo(name=f"replay-{index}", index=index, incarnation=0, seed=3)
+
+
+def rows(start, count):
+    """Rows whose reward is their number."""
+    numbers = np.arange(start, start + count, dtype=np.float32)
+    return SampleBatch({"obs": numbers[None, :, None], "rewards": numbers[None]})
+
+
+# -- transitions ----------------------------------------------------------------------------------
+
+
+def fragment(**columns):
+    """Three steps of two environments; observations are 10 t + environment."""
+    obs = np.array([[0, 1], [10, 11], [20, 21]], np.float32)
+    no = np.zeros((3, 2), bool)
+    whole = {
+        "obs": obs,
+        "actions": np.arange(6).reshape(3, 2),
+        "logp": np.zeros((3, 2), np.float32),
+        "rewards": np.ones((3, 2), np.float32),
+        "terminated": no,
+        "truncated": no,
+        "bootstrap_obs": np.array([30, 31], np.float32),
+    }
+    return SampleBatch({**whole, **columns})
+
+
+def test_the_next_observation_is_the_one_of_the_next_step():
+    made = MakeTransitions(1, 0.5)(fragment())
+    assert made.steps == 6
+    assert set(made) == {"obs", "actions", "rewards", "discount", "next_obs"}
+    assert made["next_obs"].tolist() == [[10, 11, 20, 21, 30, 31]]
+    assert made["discount"].tolist() == [[0.5] * 6]
+
+
+def test_an_explicit_next_observation_is_used():
+    after = np.full((3, 2), 7, np.float32)
+    assert set(MakeTransitions()(fragment(next_obs=after))["next_obs"].ravel()) == {7}
+
+
+def test_steps_that_only_reset_are_left_out():
+    ended = np.array([[True, False], [False, False], [False, False]])
+    valid = np.array([[True, True], [False, True], [True, True]])
+    made = MakeTransitions(2, 0.5)(fragment(terminated=ended, valid=valid))
+    assert made["obs"].tolist() == [[0, 1, 11, 20, 21]]
+    assert made["discount"].tolist() == [[0, 0.25, 0.25, 0.5, 0.5]]
+    assert made["rewards"].tolist() == [[1, 1.5, 1.5, 1, 1]]
+
+
+# -- the actor ------------------------------------------------------------------------------------
+
+
+def test_not_ready_before_learning_starts():
+    actor = ReplayActor(100, learning_starts=5, train_batch_size=4, info=info())
+    actor.add(rows(0, 4))
+    with pytest.raises(rf.NotReady):
+        actor.replay()
+    actor.add(rows(4, 1))
+    batch = actor.replay()
+    assert batch.steps == 4
+    assert batch["keys"].shape == batch["weights"].shape == (1, 4)
+
+
+def test_keys_name_the_shard_and_the_row():
+    actor = ReplayActor(100, 1, 8, info=info(index=3))
+    actor.add(rows(0, 50))
+    batch = actor.replay()
+    assert set((batch["keys"] >> KEY_BITS).ravel()) == {3}
+    assert (batch["keys"] - (3 << KEY_BITS)).tolist() == batch["rewards"].astype(int).tolist()
+
+
+def test_new_priorities_decide_what_is_drawn():
+    actor = ReplayActor(100, 1, 8, alpha=1.0, epsilon=0.0, info=info(index=1))
+    actor.add(rows(0, 10))
+    keys = np.arange(10) + (1 << KEY_BITS)
+    actor.update_priorities(keys, np.eye(10)[4])
+    assert set(actor.replay()["rewards"].ravel()) == {4}
+
+
+def test_uniform_replay_has_no_weights_and_ignores_priorities():
+    actor = ReplayActor(100, 1, 8, prioritized=False, info=info())
+    actor.add(rows(0, 10))
+    actor.update_priorities(np.arange(10), np.eye(10)[4])
+    assert "weights" not in actor.replay()
+
+
+def test_the_account_balances():
+    actor = ReplayActor(8, 1, 8, info=info())
+    actor.add(rows(0, 13))
+    assert actor.account() == {"inserted": 13, "resident": 8, "evicted": 5}
+
+
+def test_state_goes_on_where_it_was():
+    one, two = (ReplayActor(8, 1, 8, info=info()) for _ in range(2))
+    one.add(rows(0, 13))
+    two.set_state(one.get_state())
+    for _ in range(3):
+        first, second = one.replay(), two.replay()
+        assert all((first[name] == second[name]).all() for name in first)
+
+
+# -- the operators --------------------------------------------------------------------------------
+
+
+class Rollouts:
+    """Gives rows, numbered on."""
+
+    def __init__(self):
+        self.next = 0
+
+    def sample(self):
+        self.next += 4000
+        return rows(self.next, 4000)
+
+
+class Counting(rf.Operator):
+    """An item that is still unread, counted; and whether the driver ever saw a value."""
+
+    takes_ref = True
+
+    def __call__(self, item, ctx):
+        ctx.count("refs" if isinstance(item, rf.Ref) else "values")
+        return item
+
+
+@pytest.mark.parametrize("engine", ["sim", pytest.param("local", marks=pytest.mark.proc)])
+def test_rows_reach_replay_unread(engine, monkeypatch):
+    """The driver reads batches from replay and nothing else."""
+    replay = rf.Actors.of(ReplayActor, 2, 50_000, 6000, 16, name="replay")
+    source = rf.from_actors(rf.Actors.of(Rollouts, 2, name="rollouts"), "sample")
+    store = source.gather_async().for_each(StoreToReplayBuffer(actors=replay))
+    flow = rf.Concurrently(
+        [store.for_each(Counting(), name="count"), Replay(actors=replay, num_async=1)],
+        mode="async",
+        output_indexes=[1],
+    )
+    read = reads(monkeypatch)
+    with flow.run(engine) as run:
+        sizes = [next(run)["rewards"].size for _ in range(6)]
+        counted = run.stats().operator("count").counters
+        stored = sum(balance.done.get("stored", 0) for balance in run.ledger().balances())
+        assert run.ledger().balanced
+    assert sizes == [16] * 6
+    assert counted["refs"] >= 4
+    assert not counted.get("values")
+    assert max(read) == 16
+    assert stored >= 4
+
+
+def reads(monkeypatch):
+    """The number of rows in each batch that the driver reads from now on."""
+    from rillflow.scheduler.envelope import Envelope
+
+    found, read = [], Envelope.read
+
+    def noted(self):
+        value = read(self)
+        found.append(value["rewards"].size if isinstance(value, SampleBatch) else 0)
+        return value
+
+    monkeypatch.setattr(Envelope, "read", noted)
+    return found
+
+
+def test_round_robin_over_shards():
+    sent = []
+
+    class Ctx:
+        def send(self, to, method, batch):
+            sent.append((to.index, method))
+
+        def mark(self, outcome):
+            sent.append(outcome)
+
+    store = StoreToReplayBuffer(actors=rf.Actors.of(dict, 2))
+    for item in (rows(0, 1), rows(1, 1), rows(2, 1)):
+        assert store(item, Ctx()) is item
+    assert sent == [(0, "add"), "stored", (1, "add"), "stored", (0, "add"), "stored"]
+    assert store.get_state()["turn"] == 1
+
+
+class Ctx:
+    """A context that remembers."""
+
+    def __init__(self, sources=()):
+        self.sources, self.sent, self.updates = sources, [], 0
+
+    def send(self, to, method, *args):
+        self.sent.append((to.index, method, *(a.tolist() for a in args)))
+
+    def shared(self, key, make):
+        return self
+
+    def update_target(self):
+        self.updates += 1
+
+    def count(self, counter, n=1):
+        assert counter == "target_updates"
+
+
+def test_priorities_go_to_the_shard_of_each_row():
+    keys = np.array([5, 6, (1 << KEY_BITS) + 5])
+    result = RowStats(3, {}, {"keys": keys, "td_errors": np.array([-1.0, 2.0, 3.0])})
+    ctx = Ctx(rf.Actors.of(dict, 2)[:])
+    assert UpdateReplayPriorities()(result, ctx) is result
+    assert ctx.sent == [
+        (0, "update_priorities", [5, 6], [1, 2]),
+        (1, "update_priorities", [keys[2]], [3]),
+    ]
+
+
+def test_priorities_need_errors():
+    with pytest.raises(rf.RunError, match="td_errors"):
+        UpdateReplayPriorities()(TrainStats(1, {}), Ctx())
+
+
+def test_target_networks_are_updated_by_rows_trained():
+    """Two instances do not disturb each other."""
+    from rillflow.rl.workers import Workers
+
+    workers = Workers(QConfig(num_workers=0))
+    often, seldom = UpdateTargetNetwork(workers, 10), UpdateTargetNetwork(workers, 35)
+    one, two = Ctx(), Ctx()
+    for _ in range(10):
+        often(TrainStats(5, {}), one)
+        seldom(TrainStats(7, {}), two)
+    assert (one.updates, two.updates) == (5, 2)
+    assert often.get_state()["since"] == 0
+
+
+def test_batches_of_all_shards():
+    assert ParallelReplay(actors=rf.Actors.of(ReplayActor, 3)).num_shards() == 3
+
+
+# -- exploration ----------------------------------------------------------------------------------
+
+
+def test_epsilon_falls_by_steps_of_all_workers():
+    config = QConfig(num_workers=2, initial_epsilon=1.0, final_epsilon=0.0, epsilon_timesteps=100)
+    assert [config.exploration(0, steps) for steps in (0, 25, 50, 99)] == [1.0, 0.5, 0.0, 0.0]
+    assert AlgorithmConfig().exploration(0, 0) == 0.0
+
+
+def test_bad_settings_are_told_at_once():
+    with pytest.raises(rf.BuildError, match=r"n_step .* buffer_size .* final_epsilon") as error:
+        QConfig.make(n_step=0, buffer_size=10, final_epsilon=2.0)
+    assert "learning never starts" in str(error.value)
