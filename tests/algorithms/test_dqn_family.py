@@ -1,4 +1,4 @@
-"""SimpleQ and DQN: the same run from the same seed, on every engine; and they learn."""
+"""SimpleQ, DQN and Ape-X: the same run from the same seed, on every engine; and they learn."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import rillflow as rf
+from rillflow.actors.replay_actor import KEY_BITS
 from rillflow.algorithms import get_algorithm
 from rillflow.envs.make import make_envs
 from rillflow.policies.make import make_actor
@@ -53,7 +54,7 @@ def history(algorithm, engine, seed=0, steps=400, **settings):
     return str(rows), {name: array.tobytes() for name, array in trained.weights.items()}
 
 
-@pytest.mark.parametrize("algorithm", ["simple_q", "dqn"])
+@pytest.mark.parametrize("algorithm", ["simple_q", "dqn", "apex"])
 def test_same_seed_same_run(algorithm):
     first = history(algorithm, "sim")
     assert first == history(algorithm, "sim")
@@ -65,6 +66,40 @@ def test_same_seed_same_run(algorithm):
 def test_sim_equals_local(shards):
     sharded = {"num_replay_buffer_shards": shards}
     assert history("dqn", "sim", **sharded) == history("dqn", "local", **sharded)
+
+
+@pytest.mark.proc
+def test_apex_on_processes():
+    """Both replay actors are used, and nothing is lost."""
+    flow, workers = flow_of("apex", max_weight_sync_delay=32)
+    shards: set[int] = set()
+    with flow.run("local") as run:
+        for results, result in enumerate(run, 1):
+            shards.update((result.rows["keys"] >> KEY_BITS).tolist())
+            if shards == {0, 1} or results == 1000:
+                break
+        assert run.shared[workers.learner_key].version == results
+        assert run.ledger().balanced
+    assert shards == {0, 1}
+
+
+def test_apex_sends_weights_after_the_delay(weights_put):
+    """To whoever made the item: 2 fragments of 16 steps, then new weights, each serialised once."""
+    flow, workers = flow_of("apex", max_weight_sync_delay=32)
+    with flow.run("sim") as run:
+        for _ in range(30):
+            next(run)
+        balances = {balance.source: balance for balance in run.ledger().balances()}
+        stored = run.stats().operator("for_each(StoreToReplayBuffer)").items
+        assert run.shared[workers.learner_key].version == 30
+    assert balances["rollouts"].done["stored"] == stored
+    assert balances["replay"].done["trained"] >= 30
+    assert 1 < len(weights_put) <= 1 + stored // 2
+
+
+def test_each_worker_of_apex_explores_at_its_own_rate():
+    config = get_algorithm("apex").Config(num_workers=3)
+    assert np.allclose([config.exploration(i, 10**6) for i in range(3)], [0.4, 0.4**4.5, 0.4**8])
 
 
 def test_no_workers_is_one_in_the_driver():
@@ -94,8 +129,9 @@ def test_results_carry_errors_and_keys_and_priorities_go_back():
         assert set(result.stats) == {"loss", "mean_q"}
 
 
-def test_weights_are_serialised_once_per_version(monkeypatch):
-    """With two workers as with one."""
+@pytest.fixture
+def weights_put(monkeypatch):
+    """Weights that were serialised, one entry each."""
     from rillflow.engines.sim import Sim
 
     puts, put = [], Sim.put
@@ -106,12 +142,17 @@ def test_weights_are_serialised_once_per_version(monkeypatch):
         return put(self, value)
 
     monkeypatch.setattr(Sim, "put", counted)
+    return puts
+
+
+def test_weights_are_serialised_once_per_version(weights_put):
+    """With two workers as with one."""
     flow, workers = flow_of("dqn")
     with flow.run("sim") as run:
         for _ in range(10):
             next(run)
         version = run.shared[workers.learner_key].version
-    assert len(puts) == version + 1  # the first weights, then those of each training step
+    assert len(weights_put) == version + 1  # the first weights, then those of each training step
 
 
 def test_the_target_network_lags_and_is_saved():
@@ -131,8 +172,8 @@ def test_the_target_network_lags_and_is_saved():
 def test_without_torch():
     """The modules, and so the workers, need no torch."""
     code = (
-        "import sys, rillflow.algorithms.dqn, rillflow.algorithms.simple_q, "
-        "rillflow.actors.replay_actor, rillflow.actors.rollout_worker; "
+        "import sys, rillflow.algorithms.dqn, rillflow.algorithms.simple_q; "
+        "import rillflow.algorithms.apex, rillflow.actors.replay_actor, rillflow.actors.rollout_worker; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -180,8 +221,16 @@ def steps_to(algorithm, goal, limit, seed, engine, **settings):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("algorithm", ["dqn"])
-def test_learns_cartpole(algorithm, seed):
-    steps = steps_to(algorithm, 475, 150_000, seed, "sim")
+def test_dqn_learns_cartpole(seed):
+    steps = steps_to("dqn", 475, 150_000, seed, "sim")
     assert steps is not None
-    print(f"{algorithm}, seed {seed}: {steps} steps")
+    print(f"DQN, seed {seed}: {steps} steps")
+
+
+@pytest.mark.slow
+@pytest.mark.proc
+@pytest.mark.timeout(600)
+def test_apex_learns_cartpole():
+    steps = steps_to("apex", 450, 250_000, 0, "local")
+    assert steps is not None
+    print(f"Ape-X: {steps} steps")

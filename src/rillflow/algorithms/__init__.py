@@ -8,7 +8,7 @@ from types import ModuleType
 
 from rillflow.errors import BuildError
 
-NAMES = ("a2c", "a3c", "dqn", "pg", "ppo", "simple_q")
+NAMES = ("a2c", "a3c", "apex", "dqn", "pg", "ppo", "simple_q")
 
 
 def get_algorithm(name: str) -> ModuleType:

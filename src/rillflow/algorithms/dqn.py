@@ -1,4 +1,8 @@
-"""Deep q networks (Mnih et al. 2015), double, dueling, prioritized, over n steps (arXiv:1710.02298)."""
+"""Deep q networks (Mnih et al. 2015, doi:10.1038/nature14236).
+
+Double, dueling, prioritized and over n steps, each of which can be turned off; see Hessel et al.
+2017, arXiv:1710.02298.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from rillflow.rl.q_learning import flat_rows as postprocess
 from rillflow.rl.q_learning import q_loss as loss
 from rillflow.rl.replay import (
     MakeTransitions,
-    Replay,
+    ParallelReplay,
     StoreToReplayBuffer,
     UpdateReplayPriorities,
     UpdateTargetNetwork,
@@ -33,7 +37,7 @@ class Config(QConfig):
     double_q: bool = True
     dueling: bool = True
     prioritized_replay: bool = True
-    n_step: int = 3
+    n_step: int = 5
 
 
 def plan(
@@ -46,7 +50,9 @@ def plan(
     rows = rollouts.for_each(MakeTransitions(cfg.n_step, cfg.gamma)).gather_sync()
     store_op = rows.for_each(SampleBatch.concat).for_each(StoreToReplayBuffer(actors=replay))
     replay_op = (
-        Replay(actors=replay, num_async=1)
+        ParallelReplay(actors=replay)
+        .gather_sync()
+        .flatten()
         .for_each(TrainOneStep(workers))
         .for_each(UpdateReplayPriorities())
         .for_each(UpdateTargetNetwork(workers, cfg.target_network_update_freq))

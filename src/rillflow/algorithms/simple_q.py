@@ -13,7 +13,7 @@ from rillflow.rl.q_learning import flat_rows as postprocess
 from rillflow.rl.q_learning import q_loss as loss
 from rillflow.rl.replay import (
     MakeTransitions,
-    Replay,
+    ParallelReplay,
     StoreToReplayBuffer,
     UpdateTargetNetwork,
     create_replay_actors,
@@ -40,7 +40,9 @@ def plan(
     rows = rollouts.for_each(MakeTransitions(cfg.n_step, cfg.gamma)).gather_sync()
     store_op = rows.for_each(SampleBatch.concat).for_each(StoreToReplayBuffer(actors=replay))
     replay_op = (
-        Replay(actors=replay, num_async=1)
+        ParallelReplay(actors=replay)
+        .gather_sync()
+        .flatten()
         .for_each(TrainOneStep(workers))
         .for_each(UpdateTargetNetwork(workers, cfg.target_network_update_freq))
     )

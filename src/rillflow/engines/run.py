@@ -72,7 +72,8 @@ class Run(Generic[T]):
     def __next__(self) -> T:
         if self._ended or self._stopped:
             raise StopIteration
-        self._start()
+        if not self._started:
+            self._start()
         if self._output is not None:
             self._output.release()
             self._output = None
@@ -135,8 +136,9 @@ class Run(Generic[T]):
         if events and not self._answered:
             self._answered = True  # rates are those of a running flow, without its start-up
             self._begin, self._waited = self.engine.now(), 0.0
+        handle = self._scheduler.fleet.handle
         for event in events:
-            self._scheduler.handle(event)
+            handle(event)
         self._scheduler.settle()
 
     def _raise_errors(self) -> None:

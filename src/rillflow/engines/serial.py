@@ -87,7 +87,7 @@ class PackedRef(Ref):
         return PackedRef(Packed(packed.body, [bytes(buffer) for buffer in packed.buffers]))
 
     def get(self) -> Any:
-        return unpack(self.packed)
+        return pickle.loads(self.packed.body, buffers=self.packed.buffers)
 
 
 class ValueRef(Ref):

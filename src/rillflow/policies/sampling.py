@@ -8,6 +8,7 @@ per call. The outputs are overwritten.
 from __future__ import annotations
 
 import math
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,6 @@ from rillflow.policies.actions import Actions
 Floats = NDArray[np.float32]
 Array = NDArray[Any]
 
-BELOW_ONE = np.float32(1 - 2**-22)
-"""keeps u * total below the total when it is rounded: the last action may have been ruled out"""
-
 
 class Sampler:
     """Draws actions of one kind."""
@@ -30,6 +28,7 @@ class Sampler:
         self.actions = actions
         self.epsilon_greedy = epsilon_greedy
         self._columns = np.arange(0)
+        self._ranges = list(pairwise((0, *accumulate(actions.sizes))))
 
     def sample(
         self,
@@ -68,8 +67,7 @@ class Sampler:
         return np.stack(parts, -1).reshape(-1, *self.actions.shape)
 
     def _parts(self, outputs: Floats) -> list[Floats]:
-        ends = np.cumsum(self.actions.sizes).tolist()
-        return [outputs[e - n : e] for e, n in zip(ends, self.actions.sizes, strict=True)]
+        return [outputs[begin:end] for begin, end in self._ranges]
 
     def _numbered(self, count: int) -> Array:
         if len(self._columns) != count:
@@ -80,12 +78,12 @@ class Sampler:
         self, outputs: Floats, rng: np.random.Generator, columns: Array
     ) -> tuple[Array, Floats]:
         uniform = rng.random((len(self.actions.sizes), outputs.shape[1]), dtype=np.float32)
-        drawn = [
-            _categorical(part, u, columns)
-            for part, u in zip(self._parts(outputs), uniform, strict=True)
-        ]
-        actions = np.stack([a for a, _ in drawn], -1).reshape(-1, *self.actions.shape)
-        return actions, np.sum([logp for _, logp in drawn], 0, dtype=np.float32)
+        actions = np.empty((outputs.shape[1], len(uniform)), np.int64)
+        total = np.zeros(outputs.shape[1], np.float32)
+        for index, part in enumerate(self._parts(outputs)):
+            actions[:, index], logp = _categorical(part, uniform[index], columns)
+            total += logp
+        return actions.reshape(-1, *self.actions.shape), total
 
     def _gaussian(
         self, means: Floats, log_std: Floats, rng: np.random.Generator
@@ -107,7 +105,9 @@ def _categorical(logits: Floats, uniform: Floats, columns: Array) -> tuple[Array
     cumulative = np.exp(logits)
     np.cumsum(cumulative, 0, out=cumulative)
     total = cumulative[-1]
-    uniform *= total * BELOW_ONE
+    # u is at most 1 - 2^-24, so u * total stays below the total even when it is rounded: neither
+    # the last action, if it is ruled out, nor one behind it can come out
+    uniform *= total
     actions = (cumulative[:-1] <= uniform).sum(0)
     logp: Floats = logits[actions, columns]
     logp -= np.log(total)
@@ -121,8 +121,7 @@ def _epsilon_greedy(
     _check_finite(q.max(0))
     best = q.argmax(0)
     uniform = rng.random((2, batch), dtype=np.float32)
-    # a float32 below 1 times the count may round up to the count
-    anything = np.minimum((uniform[1] * count).astype(np.int64), count - 1)
+    anything = (uniform[1] * np.float32(count)).astype(np.int64)  # below the count, see above
     actions = np.where(uniform[0] < epsilon, anything, best)
     rate = np.asarray(epsilon, np.float32)
     probability = rate / np.float32(count) + (np.float32(1) - rate) * (actions == best)

@@ -26,7 +26,9 @@ class Learner:
         torch.set_num_threads(config.num_learner_threads)
         self.policy = TorchPolicy(spec, seed)
         self.parameters = dict(self.policy.model.named_parameters())
-        self.optimizer = torch.optim.Adam(self.parameters.values(), lr=config.lr, eps=1e-5, fused=True)
+        self.optimizer = torch.optim.Adam(
+            self.parameters.values(), lr=config.lr, eps=1e-5, fused=True
+        )
         self.rng = np.random.default_rng(seed)
         self.version = 0
         self.target: TorchPolicy | None = None
@@ -36,7 +38,9 @@ class Learner:
 
     # -- learning ------------------------------------------------------------------------------
 
-    def train(self, batch: SampleBatch, epochs: int = 1, minibatch: int | None = None) -> TrainStats:
+    def train(
+        self, batch: SampleBatch, epochs: int = 1, minibatch: int | None = None
+    ) -> TrainStats:
         """`epochs` passes over the batch in shuffled minibatches; None: the whole batch at once."""
         rows = self._rows(batch)
         figures: list[dict[str, Any]] = []
@@ -44,7 +48,7 @@ class Learner:
             for part in self._minibatches(rows, minibatch):
                 loss = self._loss(part)
                 self.optimizer.zero_grad(set_to_none=True)
-                loss.total.backward()  # type: ignore[no-untyped-call]
+                loss.total.backward()
                 self._step()
                 figures.append(loss.stats)
         self.version += 1
@@ -57,7 +61,7 @@ class Learner:
         """Gradients of the loss on a batch, without applying them."""
         loss = self._loss(self._rows(batch))
         self.optimizer.zero_grad(set_to_none=True)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()
         values = {
             name: parameter.grad.numpy().copy()
             for name, parameter in self.parameters.items()

@@ -27,7 +27,7 @@ class RowStats(TrainStats):
 class QConfig(AlgorithmConfig):
     """Settings of q learning with replay and a target network."""
 
-    hidden: tuple[int, ...] = (128, 128)
+    lr: float = 1e-3
     activation: str = "relu"
     grad_clip: float | None = 10.0
     num_envs_per_worker: int = 8
@@ -48,9 +48,9 @@ class QConfig(AlgorithmConfig):
     """how much importance weights correct for that: 1 wholly"""
     prioritized_replay_epsilon: float = 1e-6
     """added to every priority, so that no row is lost for good"""
-    training_intensity: float = 16.0
+    training_intensity: float = 8.0
     """rows trained for each step sampled"""
-    target_network_update_freq: int = 8000
+    target_network_update_freq: int = 2000
     """rows trained between two updates of the target network"""
     n_step: int = 1
     """steps that a row looks ahead"""

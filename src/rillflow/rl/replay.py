@@ -54,6 +54,7 @@ class MakeTransitions(Operator[SampleBatch, SampleBatch]):
         self.gamma = gamma
 
     def __call__(self, batch: SampleBatch) -> SampleBatch:
+        """The rows of one fragment."""
         columns = {name: c for name, c in batch.items() if name not in _NOT_STORED}
         if "next_obs" not in columns:
             # the next observation of step t is the observation of step t + 1
@@ -78,6 +79,7 @@ class StoreToReplayBuffer(Operator[Any, Any]):
         self.turn = 0
 
     def __call__(self, batch: Any, ctx: Context) -> Any:
+        """Send it to the next in turn."""
         ctx.send(self.actors[self.turn], "add", batch)
         self.turn = (self.turn + 1) % len(self.actors)
         ctx.mark("stored")
@@ -101,6 +103,7 @@ class UpdateReplayPriorities(Operator[TrainStats, TrainStats]):
     """Send the TD errors of a training result to the replay actors that its rows came from."""
 
     def __call__(self, result: TrainStats, ctx: Context) -> TrainStats:
+        """Send each shard what is its own."""
         if not isinstance(result, RowStats) or not {"keys", "td_errors"} <= result.rows.keys():
             raise RunError(
                 "UpdateReplayPriorities needs `td_errors` and `keys` of each row, which the loss "
@@ -125,6 +128,7 @@ class UpdateTargetNetwork(Operator[TrainStats, TrainStats]):
         self.since = 0
 
     def __call__(self, result: TrainStats, ctx: Context) -> TrainStats:
+        """Count the rows of one result."""
         self.since += result.steps
         if self.since >= self.freq:
             self.since %= self.freq

@@ -53,6 +53,8 @@ class Request:
     messages: int
     """messages sent to the actor before this request"""
     label: str = ""
+    took: float = 0.0
+    """seconds until the answer came"""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rillflow.scheduler.ledger import Ticket
-from rillflow.types import read
+from rillflow.types import Ref, read
 
 
 class Blocked(enum.Enum):
@@ -62,7 +62,8 @@ class Envelope:
     def read(self) -> Any:
         """The value itself; references are fetched on first reading."""
         if self.lazy:
-            self.value = read(self.value)
+            value = self.value
+            self.value = value.get() if isinstance(value, Ref) else read(value)
             self.lazy = False
         return self.value
 

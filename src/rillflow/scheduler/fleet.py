@@ -104,28 +104,28 @@ class Fleet:
         actor: Actor,
         target: Target,
         pipeline: str,
-        ticket_of: Callable[[int], Ticket] | None,
+        tickets: tuple[Ticket, ...],
         payload: Ref | None = None,
-        tickets: tuple[Ticket, ...] = (),
-    ) -> Request:
-        """Ask an actor for an item; with `tickets`, of an item that is handed to it."""
+    ) -> None:
+        """Ask an actor for an item, or, with a payload, to go on with an item that is handed to it.
+
+        Without a payload the one ticket is the request's own, made for it.
+        """
         seq = actor.seq
-        actor.seq += 1
-        own = ticket_of is not None
-        if ticket_of is not None:
-            tickets = (ticket_of(seq),)
+        actor.seq = seq + 1
+        ident = next(self._ids)
+        own = payload is None
         request = Request(
-            next(self._ids), actor, target, seq, tickets, self.engine.now(), own, actor.messages
+            ident, actor, target, seq, tickets, self.engine.now(), own, actor.messages
         )
-        actor.requests[request.id] = self.by_request[request.id] = request
+        actor.requests[ident] = self.by_request[ident] = request
         if actor.policy.timeout is not None and not actor.watched:
             actor.watched = True
             self.at(request.issued + actor.policy.timeout, lambda: self._watch(actor))
-        provenance = () if own else tuple(t.source for t in tickets)
         if self.log is not None:
             self.log("request", actor.name, actor.incarnation, seq)
-        self.engine.request(actor.name, request.id, pipeline, seq, payload, provenance)
-        return request
+        provenance = () if own else tuple(ticket.source for ticket in tickets)
+        self.engine.request(actor.name, ident, pipeline, seq, payload, provenance)
 
     def call(self, actor: Actor, target: Target, method: str, payload: Ref) -> Request:
         """Call a method of an actor's host, to be answered to `target`."""
@@ -189,10 +189,12 @@ class Fleet:
         if self.log is not None:
             self.log("completed", actor.name, actor.incarnation, request.seq)
         actor.failures_in_a_row = 0
-        actor.last_answer = self.engine.now()
+        actor.last_answer = now = self.engine.now()
         actor.busy += event.header.wall
+        request.took = now - request.issued
         request.target.completed(request, event.header, event.payload)
-        self._leave_if_idle(actor)
+        if actor.status == "leaving":
+            self._leave_if_idle(actor)
 
     def _pop(self, request_id: int) -> Request | None:
         request = self.by_request.pop(request_id, None)

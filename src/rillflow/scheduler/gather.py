@@ -63,27 +63,30 @@ class Shard:
         """Whether items may still come from it."""
         return not (self.ended or self.removed)
 
-    def issue(self) -> None:
+    def issue(self) -> bool:
         """Make one request, if the actor can take it."""
-        if self.gather.fleet.paused or self.actor.status != "live":
-            return
-        if not self.active or self.warming or self.hungry:
-            return
-        route = self.gather.route
-        if route is None:
-            self._asked()
-            self.gather.fleet.request(self.actor, self, self.pipeline, self._ticket)
-        elif (envelope := route.take(self)) is not None:
-            self._asked()
-            payload = route.payload(envelope)
-            self.gather.fleet.request(
-                self.actor, self, self.pipeline, None, payload, envelope.tickets
-            )
-
-    def _asked(self) -> None:
+        gather, actor = self.gather, self.actor
+        if gather.fleet.paused or actor.status != "live" or self.ended or self.removed:
+            return False
+        if self.warming or self.hungry:
+            return False
+        payload: Ref | None = None
+        if gather.route is None:
+            account = self.account
+            account.produced += 1
+            account.in_flight += 1
+            own = Ticket(actor.name, actor.incarnation, actor.seq, 0, account, actor.versions_sent)
+            tickets: tuple[Ticket, ...] = (own,)
+        else:
+            envelope = gather.route.take(self)
+            if envelope is None:
+                return False
+            payload, tickets = gather.route.payload(envelope), envelope.tickets
         self.open += 1
         self.in_flight += 1
-        self.gather.in_flight += 1
+        gather.in_flight += 1
+        gather.fleet.request(actor, self, self.pipeline, tickets, payload)
+        return True
 
     def _answered(self) -> None:
         self.in_flight -= 1
@@ -93,12 +96,6 @@ class Shard:
         """Everything downstream is done with the items of one answer."""
         self.open -= 1
         self.gather.rearm(self)
-
-    def _ticket(self, seq: int) -> Ticket:
-        self.account.produced += 1
-        self.account.in_flight += 1
-        actor = self.actor
-        return Ticket(actor.name, actor.incarnation, seq, 0, self.account, actor.versions_sent)
 
     # -- what the fleet says -------------------------------------------------------------------
 
@@ -118,7 +115,7 @@ class Shard:
         """Statistics of one answer, for the gather and for each operator inside the actor."""
         gather = self.gather
         lag = self.actor.versions_sent - request.tickets[0].sent if request.own else 0
-        gather.stats.answered(gather.fleet.engine.now() - request.issued, header.wall, lag)
+        gather.stats.answered(request.took, header.wall, lag)
         for stats, seconds in zip(self.op_stats, header.op_times, strict=False):
             stats.items += 1
             stats.busy += seconds
@@ -130,9 +127,7 @@ class Shard:
         if self.metrics:
             metrics, self.metrics = self.metrics, []
             for seq, one in metrics:
-                self.gather.scheduler.record_metrics(
-                    self.gather.stats, self.actor.name, seq, one
-                )
+                self.gather.scheduler.record_metrics(self.gather.stats, self.actor.name, seq, one)
 
     def _envelopes(self, request: Request, header: Header, payload: Ref | None) -> list[Envelope]:
         if request.own:
@@ -290,10 +285,8 @@ class AsyncGather(Gather):
             self.rearm(shard)
 
     def rearm(self, shard: Shard) -> None:
-        while (before := shard.open) < self.num_async:
-            shard.issue()
-            if shard.open == before:
-                return
+        while shard.open < self.num_async and shard.issue():
+            pass
 
     def arrived(self, shard: Shard, envelopes: list[Envelope]) -> None:
         if not envelopes:

@@ -172,14 +172,14 @@ class BackgroundState:
         fleet = self.scheduler.fleet
         whole = isinstance(envelope.value, Ref)
         payload = envelope.value if whole else fleet.engine.put(envelope.read())
-        fleet.request(self.actor, self, self.PIPELINE, None, payload, envelope.tickets)
+        fleet.request(self.actor, self, self.PIPELINE, envelope.tickets, payload)
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
         """A result: onto the out-queue, where room was kept for it."""
         self.handed.popleft()
         self.stats.items += 1
         self.stats.busy += header.wall
-        self.stats.answered(self.scheduler.fleet.engine.now() - request.issued, header.wall, 0)
+        self.stats.answered(request.took, header.wall, 0)
         self.outqueue.put(Envelope(payload, request.tickets, None, True), self.stats)
         self.pump()
 

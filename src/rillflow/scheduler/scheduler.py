@@ -1,8 +1,8 @@
 """The scheduler: builds the running form of a program and decides what happens next.
 
-    pull()          ask the output for an item; the question travels upstream, operator by operator,
-                    and consumes at most one input
-    handle(event)   take in what an engine reports
+    pull()                ask the output for an item; the question travels upstream, operator by
+                          operator, and consumes at most one input
+    fleet.handle(event)   take in what an engine reports
 
 There is no thread, clock or socket here: `rillflow.testing.ScriptedEngine` can stand in for an
 engine and feed events by hand. States of an operator that has no item are in `envelope.Blocked`.
@@ -16,7 +16,7 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.base import Engine, Event
+from rillflow.engines.base import Engine
 from rillflow.errors import BuildError, DeadlockError
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
@@ -169,10 +169,6 @@ class Scheduler:
                     self.detach(input_)
 
     # -- running -------------------------------------------------------------------------------
-
-    def handle(self, event: Event) -> None:
-        """Take in one event."""
-        self.fleet.handle(event)
 
     def settle(self) -> None:
         """After events: due timers, and items on their way to a second group of actors."""

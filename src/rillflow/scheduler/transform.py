@@ -7,7 +7,7 @@ import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rillflow.errors import BuildError, OperatorError, RillflowError, describe_exception
 from rillflow.graph.handles import ActorHandle, Actors
@@ -112,6 +112,7 @@ class TransformStep:
         self.ctx = DriverContext(scheduler, name)
         seed = derive_seed(scheduler.seed, name)
         self.transform = make_transform(node, own_copy(node["fn"], name), self, seed)
+        self.counts_cpu = scheduler.fleet.engine.counts_cpu
         self.out: deque[Envelope] = deque()
         self.upstream_ended = False
 
@@ -141,7 +142,7 @@ class TransformStep:
         """Before the first request: let the operator do what it does once."""
         hook = getattr(self.transform.fn, "on_start", None)
         if hook is not None:
-            self._run_user_code(None, lambda: hook(self.ctx.aim(())) or [])
+            self._once(lambda: hook(self.ctx.aim(())) or [])
 
     # -- the step ------------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class TransformStep:
             self._queue(outs, pulled)
         elif pulled is Blocked.ENDED:
             self.upstream_ended = True
-            self._queue(self._run_user_code(None, self.transform.flush), None)
+            self._queue(self._once(self.transform.flush), None)
         else:
             return pulled
         if self.transform.ended:
@@ -175,13 +176,19 @@ class TransformStep:
         return envelope
 
     def _feed(self, envelope: Envelope) -> Outs:
-        def work() -> Outs:
+        transform = self.transform
+        cpu = time.thread_time() if self.counts_cpu else 0.0
+        wall = time.perf_counter()
+        try:
             value = envelope.value
-            if self.transform.reads or not isinstance(value, Ref):
+            if transform.reads or not isinstance(value, Ref):
                 value = envelope.read()
-            return self.transform.feed(value, envelope.tickets)
-
-        return self._run_user_code(envelope, work)
+            return transform.feed(value, envelope.tickets)
+        except Exception as error:
+            envelope.finish(f"error in {self.name}")
+            self._raise(error)
+        finally:
+            self._spent(wall, cpu)
 
     def _is_lazy(self, value: Any) -> bool:
         if self.transform.reads or isinstance(value, Ref):
@@ -198,25 +205,27 @@ class TransformStep:
         for value, marks in outs:
             self.out.append(Envelope(value, marks, hold, self._is_lazy(value)))
 
-    def _run_user_code(self, envelope: Envelope | None, work: Callable[[], Outs]) -> Outs:
-        """An exception becomes an error that names operator and line, and the item ends."""
-        engine = self.scheduler.fleet.engine
-        cpu = time.thread_time() if engine.counts_cpu else 0.0
-        wall = time.perf_counter()
+    def _once(self, work: Callable[[], Outs]) -> Outs:
+        """User code without an item: at the start, and at the end of the input."""
+        wall, cpu = time.perf_counter(), time.thread_time()
         try:
             return work()
         except Exception as error:
-            if envelope is not None:
-                envelope.finish(f"error in {self.name}")
-            if isinstance(error, RillflowError):
-                raise
-            failure = describe_exception(error)
-            raise OperatorError.build(failure, self.path, None, error) from error
+            self._raise(error)
         finally:
-            wall = time.perf_counter() - wall
-            self.stats.busy += wall
-            if engine.counts_cpu:
-                engine.spend(self.name, wall, time.thread_time() - cpu)
+            self._spent(wall, cpu)
+
+    def _raise(self, error: Exception) -> NoReturn:
+        """An exception of user code becomes an error that names operator and line."""
+        if isinstance(error, RillflowError):
+            raise error
+        raise OperatorError.build(describe_exception(error), self.path, None, error) from error
+
+    def _spent(self, wall: float, cpu: float) -> None:
+        wall = time.perf_counter() - wall
+        self.stats.busy += wall
+        if self.counts_cpu:
+            self.scheduler.fleet.engine.spend(self.name, wall, time.thread_time() - cpu)
 
     # -- state and audit -----------------------------------------------------------------------
 

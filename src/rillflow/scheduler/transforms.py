@@ -83,7 +83,9 @@ class ForEach(Transform):
     """Apply a callable."""
 
     def feed(self, value: Any, marks: Marks) -> Outs:
-        return [(self._call(value, marks), marks)]
+        if self.with_context:
+            return [(self.fn(value, self.accounts.context(marks)), marks)]
+        return [(self.fn(value), marks)]
 
 
 class Filter(Transform):

@@ -18,7 +18,8 @@ class SimulationRow:
     """staleness: weights messages sent to a worker between a request and its answer, on average"""
     lag_max: int
     operators: dict[str, float]
-    """busy share of each operator: of the time of all its shards together"""
+    """busy share of each operator, of the time of all its shards together; `(messages)` is the
+    driver's own work of sending, receiving and scheduling"""
     resources: dict[str, float]
     """busy share of the driver, each group of actors, each background operator, the cores"""
     bottleneck: str

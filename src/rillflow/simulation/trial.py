@@ -11,7 +11,7 @@ from rillflow.graph.node import Node
 from rillflow.scheduler.gather import Gather
 from rillflow.scheduler.stats import ResourceStats, verdict
 from rillflow.simulation.recorder import Enough
-from rillflow.simulation.rehearsal import Bounded
+from rillflow.simulation.rehearsal import MESSAGES, Bounded
 from rillflow.simulation.report import SimulationRow
 
 _WARM_UP = 0.25
@@ -94,6 +94,8 @@ def _moment(run: Run[Any], engine: Bounded, outputs: int) -> _Moment:
         if node.kind != "port"
     }
     busy |= {state.operator: state.stats.busy for state in scheduler.backgrounds}
+    if MESSAGES in engine.spent:
+        busy[MESSAGES] = engine.spent[MESSAGES]
     groups: dict[str, float] = {}
     for actor in scheduler.fleet.actors.values():
         uid = actor.handle.group.uid

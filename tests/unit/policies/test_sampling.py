@@ -80,6 +80,14 @@ def test_the_luckiest_number_does_not_take_an_action_ruled_out() -> None:
     assert set(last) == {3}
 
 
+def test_the_luckiest_number_does_not_explore_beyond_the_last_action() -> None:
+    rng: Any = Fixed(1 - 2**-24)
+    for count in range(1, 600):
+        sampler = Sampler(actions_of(spaces.Discrete(count)), True)
+        actions, _ = sampler.sample(columns(*[0.0] * count, count=1), None, rng, epsilon=1.0)
+        assert actions[0] == count - 1
+
+
 def test_epsilon_is_how_often_any_action_is_taken() -> None:
     actions, logp = draw(spaces.Discrete(4), 0, 5, 1, 1, q=True, epsilon=0.4)
     assert frequencies(actions, 4) == pytest.approx([0.1, 0.7, 0.1, 0.1], abs=0.01)
