@@ -14,6 +14,7 @@ from rillflow.algorithms import get_algorithm
 from rillflow.envs.make import make_envs
 from rillflow.policies.make import make_actor
 from rillflow.rl.q_learning import RowStats
+from rillflow.rl.replay import MakeTransitions
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.training import train
@@ -173,10 +174,19 @@ def test_without_torch():
     """The modules, and so the workers, need no torch."""
     code = (
         "import sys, rillflow.algorithms.dqn, rillflow.algorithms.simple_q; "
-        "import rillflow.algorithms.apex, rillflow.actors.replay_actor, rillflow.actors.rollout_worker; "
+        "import rillflow.algorithms.apex, rillflow.actors.replay_actor; "
+        "import rillflow.actors.rollout_worker; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.proc
+def test_worker_processes_never_import_torch():
+    """Though the algorithm's own loss travels with their configuration."""
+    _, workers = flow_of("dqn")
+    rows = ParallelRollouts(workers).for_each(MakeTransitions())
+    assert rows.for_each(lambda _: "torch" in sys.modules).take(2, engine="local") == [False] * 2
 
 
 def test_continuous_actions_are_refused():

@@ -27,7 +27,14 @@ __all__ = ["Config", "loss", "plan", "postprocess"]
 
 @dataclass(frozen=True, kw_only=True)
 class Config(QConfig):
-    """Settings of simple q learning."""
+    """Settings of simple q learning.
+
+    Without double q learning the values of one step grow without bound on a quick target network;
+    looking several steps ahead, and a slower target, keep them in check.
+    """
+
+    n_step: int = 5
+    target_network_update_freq: int = 4000
 
 
 def plan(

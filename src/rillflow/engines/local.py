@@ -184,8 +184,8 @@ class Local(Engine):
             timeout = 0.0
         if self._events:
             timeout = 0.0
-        if self._dirty:
-            self._flush_all()
+        if self._urgent or (self._dirty and timeout != 0.0):
+            self._flush_all()  # a mere look does not send messages that can wait for a request
         for fd, mask in self._epoll.poll(timeout):
             process = self._watched.get(fd)
             if process is None:

@@ -29,6 +29,8 @@ class Packed:
     @property
     def nbytes(self) -> int:
         """Bytes in all."""
+        if not self.buffers:
+            return len(self.body)
         return len(self.body) + sum(len(buffer) for buffer in self.buffers)
 
 

@@ -78,7 +78,7 @@ class Packet:
 
 def packets(messages: list[Message]) -> Iterator[Packet]:
     """As few packets as fit, in order."""
-    if len(messages) == 1:
+    if len(messages) * INLINE < _LARGEST:
         yield Packet(messages)
         return
     batch: list[Message] = []

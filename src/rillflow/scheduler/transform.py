@@ -181,8 +181,8 @@ class TransformStep:
         wall = time.perf_counter()
         try:
             value = envelope.value
-            if transform.reads or not isinstance(value, Ref):
-                value = envelope.read()
+            if transform.reads or not (isinstance(value, Ref) or transform.fn is not None):
+                value = envelope.read()  # an operator that takes references gets a round of them
             return transform.feed(value, envelope.tickets)
         except Exception as error:
             envelope.finish(f"error in {self.name}")
