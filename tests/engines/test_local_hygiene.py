@@ -85,7 +85,7 @@ def test_modules_beside_a_script_are_found_by_its_workers(tmp_path: Path) -> Non
 
 
 def test_an_idle_flow_uses_under_one_percent_of_a_core() -> None:
-    workers = rf.Actors.of(Counter, 2, name="worker", pause=1.5)
+    workers = rf.Actors.of(Counter, 2, name="worker", pause=3.0)
     with rf.from_actors(workers).gather_async().run("local") as run:
         next(run)
         next(run)  # both processes are up, their imports done, and both sleep in the next request
@@ -93,7 +93,7 @@ def test_an_idle_flow_uses_under_one_percent_of_a_core() -> None:
         before, started = cpu_seconds(pids), time.monotonic()
         next(run)
         used, waited = cpu_seconds(pids) - before, time.monotonic() - started
-    assert waited > 1.0, "the flow really was idle"
+    assert waited > 2.0, "the flow really was idle"
     assert used / waited < 0.01
 
 

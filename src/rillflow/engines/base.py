@@ -132,8 +132,9 @@ class Engine(ABC):
     def close(self) -> None:
         """End every actor and free everything; safe to call twice."""
 
-    def spend(self, operator: str, wall: float, cpu: float) -> None:  # noqa: B027
-        """An operator in the driver has worked for so long; only virtual clocks care."""
+    def spend(self, operator: str, wall: float, cpu: float) -> float:
+        """An operator in the driver has worked for so long; returns what that is on this clock."""
+        return wall
 
     def cut(self, seed: int, clock: float) -> None:  # noqa: B027
         """The run was saved, or restored, here: go on from this seed (and virtual time)."""

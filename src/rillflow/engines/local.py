@@ -66,6 +66,8 @@ class _Process:
         self.receiver = Receiver(ours)
         self.pidfd = os.pidfd_open(self.process.pid)
         self.collected: list[Message] = []
+        self.urgent = False
+        """a request is among what was collected"""
         self.outbox: deque[Packet] = deque()
         self.interest = select.EPOLLIN
         self.closed = False
@@ -100,7 +102,6 @@ class Local(Engine):
         self._events: deque[Event] = deque()
         self._inside = Inside(self._emit, self._events.append)
         self._dirty: list[_Process] = []
-        self._urgent = False
         self._owner = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
@@ -184,8 +185,8 @@ class Local(Engine):
             timeout = 0.0
         if self._events:
             timeout = 0.0
-        if self._urgent or (self._dirty and timeout != 0.0):
-            self._flush_all()  # a mere look does not send messages that can wait for a request
+        if self._dirty:
+            self._send_collected(everything=timeout != 0.0)
         for fd, mask in self._epoll.poll(timeout):
             process = self._watched.get(fd)
             if process is None:
@@ -227,24 +228,32 @@ class Local(Engine):
             self._dirty.append(process)
         process.collected.append((meta, payload))
         if meta[0] == "request":
-            self._urgent = True
+            process.urgent = True
 
     def flush(self) -> None:
-        """Messages alone can wait for the next request: nothing depends on them before."""
-        if self._urgent:
-            self._flush_all()
+        if self._dirty:
+            self._send_collected(everything=False)
 
-    def _flush_all(self) -> None:
-        self._urgent = False
+    def _send_collected(self, everything: bool) -> None:
+        """What goes to a worker leaves in one packet, with its request: that wakes it only once.
+
+        Messages alone wait for the next request, or until the driver has nothing else to do:
+        nothing depends on them before.
+        """
+        kept: list[_Process] = []
         for process in self._dirty:
             if process.closed:
                 continue
+            if not (everything or process.urgent):
+                kept.append(process)
+                continue
+            process.urgent = False
             waiting = bool(process.outbox)
             process.outbox.extend(packets(process.collected))
             process.collected = []
             if not waiting:
                 self._flush(process)
-        self._dirty.clear()
+        self._dirty = kept
 
     def _flush(self, process: _Process) -> None:
         """Send what the socket takes; the rest when it has room again."""

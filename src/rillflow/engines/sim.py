@@ -176,13 +176,13 @@ class Sim(Engine):
         events, self._ready = self._ready, []
         return events
 
-    def spend(self, operator: str, wall: float, cpu: float) -> None:
+    def spend(self, operator: str, wall: float, cpu: float) -> float:
         if self._model.measured:
             cpu = self._measured(f"driver:{operator}", min(cpu, wall))
             wait = self._measured(f"driver:{operator}:wait", max(0.0, wall - cpu))
         else:
             cpu, wait = self._model.of_driver(operator), 0.0
-        self._occupy(operator, cpu, wait)
+        return self._occupy(operator, cpu, wait)
 
     def close(self) -> None:
         for actor in self._actors.values():

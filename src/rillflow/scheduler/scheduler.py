@@ -200,7 +200,7 @@ class Scheduler:
             targets = [self._actor(handle) for handle in to]
         single = len(args) == 1 and isinstance(args[0], Ref)
         # a reference that travels alone is forwarded; one among others has to be read
-        payload = args[0] if single else self.fleet.engine.put(read(args))
+        payload = args[0] if single else self.fleet.engine.put(tuple([read(a) for a in args]))
         for actor in targets:
             self.fleet.tell(actor, method, payload, not single, version, key)
 

@@ -223,9 +223,10 @@ class TransformStep:
 
     def _spent(self, wall: float, cpu: float) -> None:
         wall = time.perf_counter() - wall
-        self.stats.busy += wall
         if self.counts_cpu:
-            self.scheduler.fleet.engine.spend(self.name, wall, time.thread_time() - cpu)
+            cpu = time.thread_time() - cpu
+            wall = self.scheduler.fleet.engine.spend(self.name, wall, cpu)
+        self.stats.busy += wall
 
     # -- state and audit -----------------------------------------------------------------------
 

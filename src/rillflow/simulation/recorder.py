@@ -128,10 +128,11 @@ class Recorder(Engine):
 
     # -- observed ------------------------------------------------------------------------------
 
-    def spend(self, operator: str, wall: float, cpu: float) -> None:
+    def spend(self, operator: str, wall: float, cpu: float) -> float:
         if self.window.is_open:
             cpu = min(cpu, wall)
             self.operators.setdefault(operator, []).append((cpu, wall - cpu))
+        return wall
 
     def flush(self) -> None:
         self._in_engine(self.inner.flush)

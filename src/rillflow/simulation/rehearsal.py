@@ -175,12 +175,11 @@ class Rehearsal(Bounded):
             self._pay(event.actor)
         return events
 
-    def spend(self, operator: str, wall: float, cpu: float) -> None:
+    def spend(self, operator: str, wall: float, cpu: float) -> float:
         calls = self.calibration.operators.get(operator)
         if calls is None:  # it was not called during the measurement; then this is all we know
-            self._occupy(operator, min(cpu, wall), max(0.0, wall - cpu))
-        else:
-            self._occupy(operator, *self._model.rng.choice(calls))
+            return self._occupy(operator, min(cpu, wall), max(0.0, wall - cpu))
+        return self._occupy(operator, *self._model.rng.choice(calls))
 
     def _pay(self, actor: str) -> None:
         if self._actors[actor].spec.placement != "driver":
