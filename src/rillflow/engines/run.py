@@ -77,6 +77,7 @@ class Run(Generic[T]):
         if self._output is not None:
             self._output.release()
             self._output = None
+            self.engine.flush()  # a worker that was asked again starts at once
         scheduler, errors = self._scheduler, self._scheduler.fleet.errors
         while True:
             self._pulls += 1
