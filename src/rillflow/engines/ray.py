@@ -35,7 +35,7 @@ import cloudpickle
 
 from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
 from rillflow.engines.inside import Inside, call_job, install_job, request_job, tell_job
-from rillflow.engines.ray_host import SMALL, actor_class, decode, encode, is_small
+from rillflow.engines.ray_host import SMALL, RayActor, actor_class, decode, encode, is_small
 from rillflow.engines.serial import pack, unpack
 from rillflow.errors import EngineError, UserFailure, describe_exception
 from rillflow.types import Header, Provenance, Ref, read
@@ -80,26 +80,6 @@ class RayRef(Ref):
             ) from error
 
 
-class _RayActor:
-    """One incarnation of an actor, as the driver sees it."""
-
-    def __init__(self, spec: ActorSpec, handle: Any) -> None:
-        self.name, self.incarnation, self.resources = spec.name, spec.incarnation, spec.resources
-        self.handle = handle
-        self.request = handle.request.options(num_returns=2)
-        self.watch = handle.watch.options(concurrency_group="watch")
-        self.pid = handle.pid.options(concurrency_group="watch").remote()
-        self.outbox: list[tuple[tuple[Any, ...], Any]] = []
-        """messages that have not left yet: what they are, and their payloads"""
-        self.lossy = False
-        """whether one of them points to data that may be lost before it arrives"""
-
-    def collected(self) -> tuple[list[tuple[Any, ...]], list[Any]]:
-        """The messages that leave now."""
-        outbox, self.outbox, self.lossy = self.outbox, [], False
-        return [about for about, _ in outbox], [sent for _, sent in outbox]
-
-
 class RayEngine(Engine):
     """The ray engine: uses the Ray of this process, or the one at `address`, or starts its own.
 
@@ -124,10 +104,10 @@ class RayEngine(Engine):
         _refuse_client(address)
         self.address, self.num_cpus = address, num_cpus
         self.init_options = dict(init_options or {})
-        self._actors: dict[str, _RayActor] = {}
+        self._actors: dict[str, RayActor] = {}
         self._arrived: queue.SimpleQueue[Callable[[], list[Event]]] = queue.SimpleQueue()
         self._inside = Inside(self._emit, self._emit)
-        self._unsent: list[_RayActor] = []
+        self._unsent: list[RayActor] = []
         self._shipped: dict[bytes, Any] = {}
         self._remote_class: Any = None
         self._ours = self._alone = self._closed = False
@@ -152,7 +132,7 @@ class RayEngine(Engine):
         self._check_room(spec)
         paths = [path or os.getcwd() for path in sys.path]
         handle = self._remote_class.options(**_options(spec.resources)).remote(spec.name, paths)
-        actor = self._actors[spec.name] = _RayActor(spec, handle)
+        actor = self._actors[spec.name] = RayActor(spec, handle)
         self._when_done(actor.watch.remote(), actor, self._watched)
         meta = (spec.name, spec.index, spec.incarnation, spec.seed, cloudpickle.dumps(spec.handle))
         started = handle.start.remote(pickle.dumps(meta), self._ship(spec.code))
@@ -178,6 +158,7 @@ class RayEngine(Engine):
                 sent.append(_sendable(payload))
             meta = pickle.dumps((messages, pipeline, seq, provenance), 5)
             header, item = there.request.remote(meta, *sent)
+            there.due.append(request)
             self._when_done(header, there, self._answered, request, item)
 
     def tell(
@@ -198,6 +179,7 @@ class RayEngine(Engine):
             self._deliver(there)
             ask = there.handle.call.options(num_returns=2)
             header, item = ask.remote(method, _sendable(payload))
+            there.due.append(request)
             self._when_done(header, there, self._answered, request, item)
 
     def put(self, value: Any) -> Ref:
@@ -290,7 +272,7 @@ class RayEngine(Engine):
             self._shipped[code] = ray.put(code)
         return self._shipped[code]
 
-    def _deliver(self, actor: _RayActor) -> None:
+    def _deliver(self, actor: RayActor) -> None:
         """Send messages without a request."""
         lossy = actor.lossy
         messages, sent = actor.collected()
@@ -313,7 +295,7 @@ class RayEngine(Engine):
 
     # -- what comes back -----------------------------------------------------------------------
 
-    def _when_done(self, ref: Any, actor: _RayActor, handler: Handler, *what: Any) -> None:
+    def _when_done(self, ref: Any, actor: RayActor, handler: Handler, *what: Any) -> None:
         """Have `wait` call `handler(actor, result, *what)` when a call has returned or failed.
 
         `ref.future()` does the same and costs 0.15 ms more, a tenth of a round trip.
@@ -329,43 +311,45 @@ class RayEngine(Engine):
     def _emit(self, event: Event) -> None:
         self._arrived.put(lambda: [event])
 
-    def _answered(self, actor: _RayActor, result: Any, request: int, item: Any) -> list[Event]:
+    def _answered(self, actor: RayActor, result: Any, request: int, item: Any) -> list[Event]:
         if isinstance(result, Exception):
-            return self._broken(actor, result, request)
+            return actor.in_turn(request, self._broken(actor, result, request))
         about, full, along, failures = pickle.loads(result)
         events: list[Event] = _failed(actor, failures)
         if isinstance(about, UserFailure):
-            return [*events, Failed(actor.name, actor.incarnation, request, about)]
-        payload = RayRef(item, remote=True) if along is None else RayRef(along)
-        done = Completed(actor.name, actor.incarnation, request, Header(*about), payload)
-        return [*events, done if full else done._replace(payload=None)]
+            events.append(Failed(actor.name, actor.incarnation, request, about))
+        else:
+            payload = RayRef(item, remote=True) if along is None else RayRef(along)
+            done = Completed(actor.name, actor.incarnation, request, Header(*about), payload)
+            events.append(done if full else done._replace(payload=None))
+        return actor.in_turn(request, events)
 
-    def _started(self, actor: _RayActor, result: Any) -> list[Event]:
+    def _started(self, actor: RayActor, result: Any) -> list[Event]:
         if isinstance(result, bytes):
             return self._lost(actor, "its constructor raised", pickle.loads(result))
         return [] if result is None else self._lost(actor, _reason(result))
 
-    def _told(self, actor: _RayActor, result: Any) -> list[Event]:
+    def _told(self, actor: RayActor, result: Any) -> list[Event]:
         return self._broken(actor, result, None) if isinstance(result, Exception) else []
 
-    def _watched(self, actor: _RayActor, result: Any) -> list[Event]:
+    def _watched(self, actor: RayActor, result: Any) -> list[Event]:
         if isinstance(result, Exception):
             return self._lost(actor, _reason(result))
         self._when_done(actor.watch.remote(), actor, self._watched)
         return _failed(actor, pickle.loads(result))
 
-    def _broken(self, actor: _RayActor, error: Exception, request: int | None) -> list[Event]:
+    def _broken(self, actor: RayActor, error: Exception, request: int | None) -> list[Event]:
         """Ray failed a call: the actor is lost, unless it was only the data on its way to it."""
         if isinstance(error, ray.exceptions.RayTaskError | ray.exceptions.ObjectLostError):
             return [Failed(actor.name, actor.incarnation, request, describe_exception(error))]
         return self._lost(actor, _reason(error))
 
-    def _lost(self, actor: _RayActor, why: str, failure: UserFailure | None = None) -> list[Event]:
+    def _lost(self, actor: RayActor, why: str, failure: UserFailure | None = None) -> list[Event]:
         self.kill(actor.name)  # it may only be out of reach
         return [Lost(actor.name, actor.incarnation, why, failure)]
 
 
-def _failed(actor: _RayActor, failures: list[UserFailure]) -> list[Event]:
+def _failed(actor: RayActor, failures: list[UserFailure]) -> list[Event]:
     return [Failed(actor.name, actor.incarnation, None, failure) for failure in failures]
 
 

@@ -11,11 +11,13 @@ import pickle
 import random
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
 
+from rillflow.engines.base import ActorSpec, Event, Lost
 from rillflow.engines.host import ActorHost, OperatorFailed
 from rillflow.engines.serial import Packed, PackedRef, pack
 from rillflow.errors import UserFailure, describe_exception
@@ -201,3 +203,36 @@ def actor_class() -> type:
             self.host.close()
 
     return RillflowActor
+
+
+class RayActor:
+    """One incarnation of an actor, as the driver sees it."""
+
+    def __init__(self, spec: ActorSpec, handle: Any) -> None:
+        self.name, self.incarnation, self.resources = spec.name, spec.incarnation, spec.resources
+        self.handle = handle
+        self.request = handle.request.options(num_returns=2)
+        self.watch = handle.watch.options(concurrency_group="watch")
+        self.pid = handle.pid.options(concurrency_group="watch").remote()
+        self.outbox: list[tuple[tuple[Any, ...], Any]] = []
+        """messages that have not left yet: what they are, and their payloads"""
+        self.lossy = False
+        """whether one of them points to data that may be lost before it arrives"""
+        self.due: deque[int] = deque()
+        """requests that have not been answered, in the order they were made"""
+        self.early: dict[int, list[Event]] = {}
+
+    def in_turn(self, request: int, events: list[Event]) -> list[Event]:
+        """Answers in the order of their requests; Ray may report two the other way round."""
+        if any(isinstance(event, Lost) for event in events):
+            return events
+        self.early[request] = events
+        ready: list[Event] = []
+        while self.due and self.due[0] in self.early:
+            ready += self.early.pop(self.due.popleft())
+        return ready
+
+    def collected(self) -> tuple[list[tuple[Any, ...]], list[Any]]:
+        """The messages that leave now."""
+        outbox, self.outbox, self.lossy = self.outbox, [], False
+        return [about for about, _ in outbox], [sent for _, sent in outbox]
