@@ -20,10 +20,10 @@ from rillflow.rl.workers import Workers
 class Config(AlgorithmConfig):
     """Settings of A2C, and of A3C, which differs in its plan alone."""
 
-    lr: float = 3e-3
-    num_envs_per_worker: int = 16
+    lr: float = 1e-3
+    num_envs_per_worker: int = 8
     rollout_fragment_length: int = 16
-    train_batch_size: int = 512
+    train_batch_size: int = 256
     """least steps per training batch"""
     lambda_: float = 0.95
     """how far advantages look ahead (GAE)"""
