@@ -34,6 +34,7 @@ MAY_IMPORT = {
         "replay",
         "losses",
         "actors",
+        "seeding",
     },
     "actors": {"errors", "types", "batch", "envs", "policies", "replay", "rl"},
     "algorithms": {"errors", "types", "graph", "ops", "batch", "rl", "actors", "losses", "replay"},

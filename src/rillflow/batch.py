@@ -14,12 +14,17 @@ Array = NDArray[Any]
 
 BOOTSTRAP = "bootstrap_obs"
 """the observation after the last step of a fragment; its shape is [B, ...], without time"""
+STATE = "state"
+"""what a recurrent policy remembered before the first step: [B, ...], without time"""
+TIMELESS = frozenset({BOOTSTRAP, STATE})
 
 
 class SampleBatch(Mapping[str, Array]):
     """A fragment of experience, time-major: each column is [T, B, ...].
 
     T steps of B environments. `bootstrap_obs` is [B, ...]: what the policy saw after the last step.
+    A recurrent policy adds `state` [B, ...], what it remembered before the first step, and `starts`
+    [T, B], true where an episode begins.
     A step with `valid` false was only the reset of its environment and is not to be learned from.
 
     >>> batch = SampleBatch({"rewards": np.ones((3, 2))})
@@ -84,7 +89,53 @@ class SampleBatch(Mapping[str, Array]):
             )
         return SampleBatch(
             {
-                name: np.concatenate([b[name] for b in batches], axis=0 if name == BOOTSTRAP else 1)
+                name: np.concatenate([b[name] for b in batches], axis=0 if name in TIMELESS else 1)
                 for name in batches[0]
             }
+        )
+
+
+class MultiAgentBatch(Mapping[str, SampleBatch]):
+    """Experience of several policies in one environment, each a batch under the policy's name.
+
+    >>> both = MultiAgentBatch({"a": SampleBatch({"rewards": np.ones((3, 2))})})
+    >>> MultiAgentBatch.concat([both, both])["a"].shape
+    (3, 4)
+    """
+
+    __slots__ = ("batches",)
+
+    def __init__(self, batches: Mapping[str, SampleBatch]) -> None:
+        self.batches = dict(batches)
+
+    def __getitem__(self, policy: str) -> SampleBatch:
+        try:
+            return self.batches[policy]
+        except KeyError:
+            raise KeyError(f"no policy {policy!r}; there are {sorted(self.batches)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __reduce__(self) -> Any:
+        return MultiAgentBatch, (self.batches,)
+
+    def __repr__(self) -> str:
+        return f"MultiAgentBatch({self.batches!r})"
+
+    @property
+    def steps(self) -> int:
+        """Steps of all agents."""
+        return sum(batch.steps for batch in self.batches.values())
+
+    @staticmethod
+    def concat(batches: Sequence[MultiAgentBatch]) -> MultiAgentBatch:
+        """The batches of each policy side by side."""
+        if not batches:
+            raise BuildError("there is nothing to concatenate.")
+        return MultiAgentBatch(
+            {policy: SampleBatch.concat([b[policy] for b in batches]) for policy in batches[0]}
         )

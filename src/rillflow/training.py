@@ -20,7 +20,7 @@ from rillflow.rl.workers import Workers
 from rillflow.scheduler.stats import RunStats
 
 if TYPE_CHECKING:
-    from rillflow.rl.learner import Learner
+    from rillflow.rl.weights import Published
 
 _LIMITS = ("return", "steps", "seconds")
 _PLAIN = (int, float, str, tuple, dict, type(None))
@@ -98,7 +98,6 @@ def train(
     if unknown or not until:
         raise BuildError(f"train: `until` takes some of {', '.join(_LIMITS)}; got {sorted(until)}.")
     module = get_algorithm(algorithm)
-    settings = {"loss": module.loss, "postprocess": module.postprocess, **settings}
     if env is not None:
         settings["env"] = env
     workers = Workers(module.Config.make(**settings))
@@ -107,13 +106,13 @@ def train(
     with flow.run(engine, seed=seed) as run:
         run.on_metrics(progress.record)
         for result in run:
-            history.append(progress.row(result.stats))
+            history.append(progress.row(result))
             if on_progress is not None:
                 on_progress(history[-1])
             if _reached(until, history[-1]):
                 break
-        learner: Learner = run.shared[workers.learner_key]
-        return Trained(workers, learner.get_weights(), history, run.stats())
+        published: Published = run.shared[workers.weights_key]
+        return Trained(workers, published.weights, history, run.stats())
 
 
 def _reached(until: Mapping[str, float], row: Mapping[str, float]) -> bool:

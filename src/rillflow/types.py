@@ -30,6 +30,11 @@ class ActorInfo:
     index: int
     incarnation: int
     seed: int
+    """its own; another one after a restart"""
+    run_seed: int = 0
+    """the run's, the same for all actors"""
+    engine: str = "sim"
+    """name of the engine it lives on; a flow of its own can run on the same kind"""
 
 
 class Ref:

@@ -13,8 +13,7 @@ from rillflow.actors.replay_actor import KEY_BITS
 from rillflow.algorithms import get_algorithm
 from rillflow.envs.make import make_envs
 from rillflow.policies.make import make_actor
-from rillflow.rl.q_learning import RowStats
-from rillflow.rl.replay import MakeTransitions
+from rillflow.rl.results import RowStats
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.training import train
@@ -79,7 +78,7 @@ def test_apex_on_processes():
             shards.update((result.rows["keys"] >> KEY_BITS).tolist())
             if shards == {0, 1} or results == 1000:
                 break
-        assert run.shared[workers.learner_key].version == results
+        assert run.shared[workers.weights_key].version == results
         assert run.ledger().balanced
     assert shards == {0, 1}
 
@@ -92,7 +91,7 @@ def test_apex_sends_weights_after_the_delay(weights_put):
             next(run)
         balances = {balance.source: balance for balance in run.ledger().balances()}
         stored = run.stats().operator("for_each(StoreToReplayBuffer)").items
-        assert run.shared[workers.learner_key].version == 30
+        assert run.shared[workers.weights_key].version == 30
     assert balances["rollouts"].done["stored"] == stored
     assert balances["replay"].done["trained"] >= 30
     assert 1 < len(weights_put) <= 1 + stored // 2
@@ -152,7 +151,7 @@ def test_weights_are_serialised_once_per_version(weights_put):
     with flow.run("sim") as run:
         for _ in range(10):
             next(run)
-        version = run.shared[workers.learner_key].version
+        version = run.shared[workers.weights_key].version
     assert len(weights_put) == version + 1  # the first weights, then those of each training step
 
 
@@ -185,7 +184,7 @@ def test_without_torch():
 def test_worker_processes_never_import_torch():
     """Though the algorithm's own loss travels with their configuration."""
     _, workers = flow_of("dqn")
-    rows = ParallelRollouts(workers).for_each(MakeTransitions())
+    rows = ParallelRollouts(workers)
     assert rows.for_each(lambda _: "torch" in sys.modules).take(2, engine="local") == [False] * 2
 
 

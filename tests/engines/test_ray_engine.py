@@ -284,7 +284,7 @@ def engine() -> Iterator[RayEngine]:
     engine.open(0)
     actors = rf.Actors.of(Worker, 1, name="worker")
     code = cloudpickle.dumps((Worker, (), {}))
-    engine.start(ActorSpec("worker-0", 0, 0, 1, "process", code, actors[0]))
+    engine.start(ActorSpec(rf.ActorInfo("worker-0", 0, 0, 1), "process", code, actors[0]))
     yield engine
     engine.close()
 

@@ -7,16 +7,16 @@ import rillflow as rf
 from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
 from rillflow.batch import SampleBatch
 from rillflow.rl.config import AlgorithmConfig
-from rillflow.rl.q_learning import QConfig, RowStats
+from rillflow.rl.q_learning import QConfig
 from rillflow.rl.replay import (
-    MakeTransitions,
     ParallelReplay,
     Replay,
     StoreToReplayBuffer,
     UpdateReplayPriorities,
     UpdateTargetNetwork,
 )
-from rillflow.rl.results import TrainStats
+from rillflow.rl.results import RowStats, TrainStats
+from rillflow.rl.transitions import transitions
 
 
 def info(index=0):
@@ -49,25 +49,25 @@ def fragment(**columns):
 
 
 def test_the_next_observation_is_the_one_of_the_next_step():
-    made = MakeTransitions(1, 0.5)(fragment())
-    assert made.steps == 6
+    made = transitions(fragment(), 1, 0.5)
+    assert len(made["obs"]) == 6
     assert set(made) == {"obs", "actions", "rewards", "discount", "next_obs"}
-    assert made["next_obs"].tolist() == [[10, 11, 20, 21, 30, 31]]
-    assert made["discount"].tolist() == [[0.5] * 6]
+    assert made["next_obs"].tolist() == [10, 11, 20, 21, 30, 31]
+    assert made["discount"].tolist() == [0.5] * 6
 
 
 def test_an_explicit_next_observation_is_used():
     after = np.full((3, 2), 7, np.float32)
-    assert set(MakeTransitions()(fragment(next_obs=after))["next_obs"].ravel()) == {7}
+    assert set(transitions(fragment(next_obs=after), 1, 0.99)["next_obs"].ravel()) == {7}
 
 
 def test_steps_that_only_reset_are_left_out():
     ended = np.array([[True, False], [False, False], [False, False]])
     valid = np.array([[True, True], [False, True], [True, True]])
-    made = MakeTransitions(2, 0.5)(fragment(terminated=ended, valid=valid))
-    assert made["obs"].tolist() == [[0, 1, 11, 20, 21]]
-    assert made["discount"].tolist() == [[0, 0.25, 0.25, 0.5, 0.5]]
-    assert made["rewards"].tolist() == [[1, 1.5, 1.5, 1, 1]]
+    made = transitions(fragment(terminated=ended, valid=valid), 2, 0.5)
+    assert made["obs"].tolist() == [0, 1, 11, 20, 21]
+    assert made["discount"].tolist() == [0, 0.25, 0.25, 0.5, 0.5]
+    assert made["rewards"].tolist() == [1, 1.5, 1.5, 1, 1]
 
 
 # -- the actor ------------------------------------------------------------------------------------

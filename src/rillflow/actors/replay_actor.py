@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.batch import Array, SampleBatch
+from rillflow.batch import BOOTSTRAP, Array, SampleBatch
 from rillflow.errors import NotReady
 from rillflow.replay import PrioritizedReplayBuffer, ReplayBuffer
+from rillflow.rl.transitions import transitions
 from rillflow.types import ActorInfo
 
 KEY_BITS = 40
@@ -18,8 +19,9 @@ KEY_BITS = 40
 class ReplayActor:
     """One shard of replay.
 
-    Rows come and go as batches of one step: columns are [1, N, ...]. A batch that it gives has the
-    column `keys`, by which new priorities are sent back, and `weights` if rows are prioritized.
+    Fragments come as workers made them, and become rows that each look `n_step` steps ahead. What
+    it gives is a batch of one step, with columns [1, N, ...]: among them `keys`, by which new
+    priorities are sent back, and `weights` if rows are prioritized.
     """
 
     def __init__(
@@ -32,10 +34,14 @@ class ReplayActor:
         alpha: float = 0.6,
         beta: float = 0.4,
         epsilon: float = 1e-6,
+        n_step: int = 1,
+        gamma: float = 0.99,
         info: ActorInfo,
     ) -> None:
         self.learning_starts = learning_starts
         self.train_batch_size = train_batch_size
+        self.n_step = n_step
+        self.gamma = gamma
         self.first_key = info.index << KEY_BITS
         self.buffer: ReplayBuffer
         if prioritized:
@@ -46,8 +52,11 @@ class ReplayActor:
             self.buffer = ReplayBuffer(capacity, seed=info.seed)
 
     def add(self, batch: SampleBatch) -> None:
-        """Keep the rows of a batch of transitions."""
-        self.buffer.add({name: column[0] for name, column in batch.items()})
+        """Keep the rows of a fragment, or of a batch of one step whose rows stand alone already."""
+        if BOOTSTRAP in batch:
+            self.buffer.add(transitions(batch, self.n_step, self.gamma))
+        else:
+            self.buffer.add({name: column[0] for name, column in batch.items()})
 
     def replay(self) -> SampleBatch:
         """A training batch; not ready before there are `learning_starts` rows."""

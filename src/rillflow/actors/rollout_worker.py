@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from rillflow.batch import BOOTSTRAP, Array, SampleBatch
+from rillflow.actors.fragment import FragmentWriter
+from rillflow.batch import Array, SampleBatch
 from rillflow.envs.make import make_envs
 from rillflow.envs.vector import Envs
 from rillflow.policies.make import make_actor
@@ -40,47 +39,17 @@ class RolloutWorker:
 
     def sample(self) -> SampleBatch:
         """The next fragment, from where the last one ended."""
-        length = self.config.rollout_fragment_length
-        columns: dict[str, Array] = {}
         epsilon = self.config.exploration(self.info.index, self.total_steps)
-        for t in range(length):
+        fragment = FragmentWriter(self.config.rollout_fragment_length)
+        for _ in range(self.config.rollout_fragment_length):
             actions, logp = self.policy.act(self.obs, epsilon)
             step = self.envs.step(actions)
-            if t == 0:
-                columns = self._allocate(length, actions, step)
-            columns["obs"][t] = self.obs
-            columns["actions"][t] = actions
-            columns["logp"][t] = logp
-            columns["rewards"][t] = step.rewards
-            columns["terminated"][t] = step.terminated
-            columns["truncated"][t] = step.truncated
-            if step.valid is not None:
-                columns["valid"][t] = step.valid
-            if step.next_obs is not None:
-                columns["next_obs"][t] = step.next_obs
+            fragment.write(self.obs, actions, logp, step)
             self.obs = step.obs
-        columns[BOOTSTRAP] = np.array(self.obs)
-        batch = SampleBatch(columns)
+        batch = fragment.finish(self.obs)
         self.steps += batch.steps
         self.total_steps += batch.steps
         return batch
-
-    def _allocate(self, length: int, actions: Array, step: Any) -> dict[str, Array]:
-        envs = self.config.num_envs_per_worker
-        shape = (length, envs)
-        columns = {
-            "obs": np.empty((length, *self.obs.shape), self.obs.dtype),
-            "actions": np.empty((length, *actions.shape), actions.dtype),
-            "logp": np.empty(shape, np.float32),
-            "rewards": np.empty(shape, np.float32),
-            "terminated": np.empty(shape, np.bool_),
-            "truncated": np.empty(shape, np.bool_),
-        }
-        if step.valid is not None:
-            columns["valid"] = np.empty(shape, np.bool_)
-        if step.next_obs is not None:
-            columns["next_obs"] = np.empty_like(columns["obs"])
-        return columns
 
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Act, and compute gradients, with these from now on."""
@@ -89,14 +58,22 @@ class RolloutWorker:
         if self.learner is not None:
             self.learner.set_weights(weights)
 
+    def set_target(self, weights: Mapping[str, Array]) -> None:
+        """Compute gradients with these weights of the target network from now on."""
+        self._learner().set_target_weights(weights)
+
     def compute_gradients(self, batch: SampleBatch) -> Any:
         """Gradients of the loss on a batch, with this worker's weights."""
+        return self._learner().compute_gradients(batch)
+
+    def _learner(self) -> Any:
         if self.learner is None:
             from rillflow.rl.learner import Learner
 
-            self.learner = Learner(self.spec, self.config, self.info.seed)
+            # the run's seed: a target network starts from the same weights everywhere
+            self.learner = Learner(self.spec, self.config, self.info.run_seed)
             self.learner.set_weights(self.weights)
-        return self.learner.compute_gradients(batch)
+        return self.learner
 
     def pop_metrics(self) -> dict[str, Any] | None:
         """Steps made and episodes that ended since the last answer."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.batch import SampleBatch
 from rillflow.graph.flow import Flow
-from rillflow.graph.parallel import ParallelFlow
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.postprocess import Rows, actor_critic_rows
 from rillflow.rl.results import Loss, TrainStats
-from rillflow.rl.rollouts import ConcatBatches
+from rillflow.rl.rollouts import ConcatBatches, Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
-from rillflow.rl.workers import Workers
+from rillflow.rl.workers import AnyWorkers, bind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +49,8 @@ def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
     return Loss(total, {name: figure.detach() for name, figure in stats.items()})
 
 
-def plan(
-    rollouts: ParallelFlow[SampleBatch], workers: Workers, cfg: Config | None = None
-) -> Flow[TrainStats]:
+def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
     """Rounds of rollouts, joined to a training batch, one optimiser step each."""
-    cfg = cfg or workers.config  # type: ignore[assignment]
-    assert isinstance(cfg, Config)
-    rounds = rollouts.gather_sync().for_each(SampleBatch.concat, name="concat")
-    batches = rounds.combine(ConcatBatches(cfg.train_batch_size))
+    workers, cfg = bind(Config, rollouts, workers, cfg)
+    batches = bulk_sync(rollouts).combine(ConcatBatches(cfg.train_batch_size))
     return batches.for_each(TrainOneStep(workers))

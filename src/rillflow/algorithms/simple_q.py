@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rillflow.batch import SampleBatch
 from rillflow.graph.flow import Flow
 from rillflow.graph.merge import Concurrently
-from rillflow.graph.parallel import ParallelFlow
-from rillflow.rl.q_learning import QConfig
-from rillflow.rl.q_learning import flat_rows as postprocess
-from rillflow.rl.q_learning import q_loss as loss
+from rillflow.rl.q_learning import QConfig, loss, postprocess
 from rillflow.rl.replay import (
-    MakeTransitions,
     ParallelReplay,
     StoreToReplayBuffer,
     UpdateTargetNetwork,
     create_replay_actors,
 )
 from rillflow.rl.results import TrainStats
+from rillflow.rl.rollouts import Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
-from rillflow.rl.workers import Workers
+from rillflow.rl.workers import AnyWorkers, bind
 
 __all__ = ["Config", "loss", "plan", "postprocess"]
 
@@ -37,15 +33,11 @@ class Config(QConfig):
     target_network_update_freq: int = 4000
 
 
-def plan(
-    rollouts: ParallelFlow[SampleBatch], workers: Workers, cfg: Config | None = None
-) -> Flow[TrainStats]:
+def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
     """Rounds of rollouts into replay; batches from replay are learned."""
-    cfg = cfg or workers.config  # type: ignore[assignment]
-    assert isinstance(cfg, Config)
+    workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg, placement="driver")
-    rows = rollouts.for_each(MakeTransitions(cfg.n_step, cfg.gamma)).gather_sync()
-    store_op = rows.for_each(SampleBatch.concat).for_each(StoreToReplayBuffer(actors=replay))
+    store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(actors=replay))
     replay_op = (
         ParallelReplay(actors=replay)
         .gather_sync()

@@ -17,23 +17,28 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rillflow.errors import UserFailure
-from rillflow.types import Header, Placement, Provenance, Ref
+from rillflow.types import ActorInfo, Header, Placement, Provenance, Ref
 
 
 @dataclass(frozen=True)
 class ActorSpec:
     """All an engine needs to bring one incarnation of an actor to life."""
 
-    name: str
-    index: int
-    incarnation: int
-    seed: int
+    info: ActorInfo
     placement: Placement
     code: bytes
     """cloudpickle of (factory, args, kwargs)"""
     handle: Any
     """the ActorHandle, as operators see it"""
     resources: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def incarnation(self) -> int:
+        return self.info.incarnation
 
 
 class Completed(NamedTuple):

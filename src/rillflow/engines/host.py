@@ -104,10 +104,8 @@ class _Pipeline:
 class ActorHost:
     """Owns one actor: makes its items, runs its transforms, handles its messages."""
 
-    def __init__(
-        self, name: str, index: int, incarnation: int, seed: int, code: bytes, handle: Any
-    ) -> None:
-        self.info = ActorInfo(name, index, incarnation, seed)
+    def __init__(self, info: ActorInfo, code: bytes, handle: Any) -> None:
+        self.info = info
         self.handle = handle
         self.version = 0
         self.dropped: list[tuple[int, str]] = []

@@ -30,9 +30,7 @@ class InsideActor:
         """Call the actor's constructor, where it will live."""
         spec = self.spec
         try:
-            self.host = ActorHost(
-                spec.name, spec.index, spec.incarnation, spec.seed, spec.code, spec.handle
-            )
+            self.host = ActorHost(spec.info, spec.code, spec.handle)
         except Exception as error:
             self.alive = False
             self.say(

@@ -8,6 +8,7 @@ one `epoll` on sockets and process descriptors; nothing polls.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import select
 import signal
@@ -124,9 +125,12 @@ class Local(Engine):
         for fd in (process.fd, process.pidfd):
             self._epoll.register(fd, select.EPOLLIN)
             self._watched[fd] = process
-        who = (spec.name, spec.index, spec.incarnation, spec.seed)
-        where = (list(sys.path), os.getcwd())
-        self._send(process, ("start", *who, *where), make_ref(pack((spec.code, spec.handle))))
+        who = dataclasses.astuple(spec.info)
+        self._send(
+            process,
+            ("start", who, list(sys.path), os.getcwd()),
+            make_ref(pack((spec.code, spec.handle))),
+        )
 
     def install(self, actor: str, pipeline: str, code: bytes) -> None:
         if actor in self._inside.actors:

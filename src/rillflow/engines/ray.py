@@ -134,7 +134,7 @@ class RayEngine(Engine):
         handle = self._remote_class.options(**_options(spec.resources)).remote(spec.name, paths)
         actor = self._actors[spec.name] = RayActor(spec, handle)
         self._when_done(actor.watch.remote(), actor, self._watched)
-        meta = (spec.name, spec.index, spec.incarnation, spec.seed, cloudpickle.dumps(spec.handle))
+        meta = (spec.info, cloudpickle.dumps(spec.handle))
         started = handle.start.remote(pickle.dumps(meta), self._ship(spec.code))
         self._when_done(started, actor, self._started)
 

@@ -62,18 +62,18 @@ class RayHost:
 
     def start(self, meta: bytes, code: bytes) -> bytes | None:
         """Build the actor; a call like any other, so that an error of its constructor is data."""
-        name, index, incarnation, seed, handle = pickle.loads(meta)
+        info, handle = pickle.loads(meta)
         for variable in _THREADS:  # Ray has set OMP_NUM_THREADS to the cores of this actor
             os.environ.setdefault(variable, os.environ.get("OMP_NUM_THREADS", "1"))
-        random.seed(seed)
+        random.seed(info.seed)
         try:
             handle = cloudpickle.loads(handle)
-            self._host = ActorHost(name, index, incarnation, seed, code, handle)
+            self._host = ActorHost(info, code, handle)
         except Exception as error:
             return pickle.dumps(describe_exception(error))
         numpy: Any = sys.modules.get("numpy")
         if numpy is not None:
-            numpy.random.seed(seed)
+            numpy.random.seed(info.seed)
         return None
 
     def install(self, pipeline: str, code: bytes) -> None:

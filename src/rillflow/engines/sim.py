@@ -234,7 +234,7 @@ class Sim(Engine):
 
     def _make_host(self, spec: ActorSpec) -> Any:
         """Bring an actor to life; a simulation may put a stand-in here."""
-        return ActorHost(spec.name, spec.index, spec.incarnation, spec.seed, spec.code, spec.handle)
+        return ActorHost(spec.info, spec.code, spec.handle)
 
     def _construct(self, actor: SimActor) -> None:
         spec = actor.spec

@@ -20,7 +20,7 @@ from rillflow.engines.host import ActorHost, OperatorFailed
 from rillflow.engines.serial import pack
 from rillflow.engines.wire import Packet, Receiver, make_ref
 from rillflow.errors import describe_exception
-from rillflow.types import Ref
+from rillflow.types import ActorInfo, Ref
 
 _F_SETSIG = 10
 
@@ -96,22 +96,20 @@ class Worker:
     def on_start(
         self,
         payload: Ref,
-        name: str,
-        index: int,
-        incarnation: int,
-        seed: int,
+        who: tuple[Any, ...],
         paths: list[str],
         directory: str,
     ) -> None:
         sys.path[:] = paths
         with contextlib.suppress(OSError):  # the driver's directory may be gone by now
             os.chdir(directory)
-        sys.stdout, sys.stderr = _Named(sys.stdout, name), _Named(sys.stderr, name)
-        random.seed(seed)
+        info = ActorInfo(*who)
+        sys.stdout, sys.stderr = _Named(sys.stdout, info.name), _Named(sys.stderr, info.name)
+        random.seed(info.seed)
         try:
             code, handle = payload.get()
-            self.host = ActorHost(name, index, incarnation, seed, code, handle)
-            self._seed_numpy(seed)
+            self.host = ActorHost(info, code, handle)
+            self._seed_numpy(info.seed)
         except Exception as error:
             self.send(("lost", describe_exception(error)))
             sys.stdout.close()

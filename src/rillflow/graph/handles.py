@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from rillflow.errors import BuildError
 from rillflow.graph.node import label_of
-from rillflow.types import FailurePolicy, Placement, Reaction
+from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
 
 T = TypeVar("T")
 
@@ -179,7 +179,8 @@ class Background(Handle):
     """An operator on its own thread or actor, between two bounded queues: a learner, usually.
 
     Put items on `inqueue` with `Enqueue`, take results from `outqueue` with `Dequeue`. It works
-    while the driver does other things, and stops when its out-queue is full.
+    while the driver does other things, and stops when its out-queue is full. If the callable has a
+    method `begin(info)`, it is called once, where the callable lives, before the first item.
     """
 
     def __init__(
@@ -214,8 +215,11 @@ class Background(Handle):
 class CallableActor:
     """The actor behind a background operator or a routed map: applies a function."""
 
-    def __init__(self, fn: Callable[[Any], Any]) -> None:
+    def __init__(self, fn: Callable[[Any], Any], info: ActorInfo) -> None:
         self.fn = fn
+        begin = getattr(fn, "begin", None)
+        if begin is not None:
+            begin(info)
 
     def get_state(self) -> Any:
         """State of the wrapped callable, if it has any to tell."""

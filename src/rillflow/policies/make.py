@@ -1,14 +1,27 @@
-"""The policy an actor acts with: NumPy where it can, torch where it must."""
+"""Policies and first weights from a spec: with NumPy where it can, with torch where it must."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
+from rillflow.models.initial import initial_weights
 from rillflow.policies.numpy_policy import NumpyPolicy
 from rillflow.policies.spec import PolicySpec
 
 if TYPE_CHECKING:
     from rillflow.policies.torch_policy import TorchPolicy
+
+
+def first_weights(spec: PolicySpec, seed: int = 0) -> dict[str, NDArray[Any]]:
+    """All weights that a learner of this spec and seed starts from; without torch for an mlp."""
+    if spec.model == "mlp":
+        small = spec.head != "q"
+        return dict(initial_weights(spec.parameter_shapes, seed, small_action_head=small))
+    from rillflow.policies.torch_policy import TorchPolicy
+
+    return TorchPolicy(spec, seed).get_weights()
 
 
 def make_actor(spec: PolicySpec, seed: int = 0) -> NumpyPolicy | TorchPolicy:

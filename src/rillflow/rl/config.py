@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rillflow.errors import BuildError
+from rillflow.policies.spec import PolicySpec
 
 C = TypeVar("C", bound="AlgorithmConfig")
 
@@ -39,6 +41,13 @@ class AlgorithmConfig:
     """threads of torch in the learner; more help only large networks"""
     activation: str = "tanh"
     """tanh or relu"""
+    model: Any = None
+    """mlp, cnn, lstm, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn
+    for images, an mlp for anything else"""
+    lstm_size: int = 128
+    """cells, if the model is an lstm"""
+    num_gpus: int = 0
+    """CUDA devices of the learner; 0: it learns on the processor"""
     loss: Callable[..., Any] | None = None
     """`loss(policy, rows, cfg)`; None: the algorithm's own"""
     postprocess: Callable[..., Any] | None = None
@@ -55,7 +64,33 @@ class AlgorithmConfig:
         config.validate()
         return config
 
+    def resolved(self: C) -> C:
+        """The same, with the algorithm's own `loss` and `postprocess` where none was given.
+
+        They are the functions of these names in the module that defines the settings' class.
+        """
+        missing = [name for name in ("loss", "postprocess") if getattr(self, name) is None]
+        own: dict[str, Any] = {name: _function_beside(type(self), name) for name in missing}
+        return dataclasses.replace(self, **own) if own else self
+
     # what follows from the settings: values that workers and learners ask for
+
+    def policy_spec(self, observation_space: Any, action_space: Any) -> PolicySpec:
+        """The policy for an environment with these spaces."""
+        options = {"model": self.model or _usual_model(observation_space), **self.policy_options}
+        return PolicySpec(
+            observation_space=observation_space,
+            action_space=action_space,
+            hidden=tuple(self.hidden),
+            activation=self.activation,  # type: ignore[arg-type]
+            lstm_size=self.lstm_size,
+            **options,
+        )
+
+    @property
+    def fragment_steps(self) -> int:
+        """Steps in one rollout of one worker."""
+        return self.rollout_fragment_length * self.num_envs_per_worker
 
     @property
     def policy_options(self) -> dict[str, Any]:
@@ -63,9 +98,9 @@ class AlgorithmConfig:
         return {}
 
     @property
-    def target_network(self) -> bool:
-        """Whether the learner keeps a second, slower copy of the network."""
-        return False
+    def target_freq(self) -> int | None:
+        """Rows trained between two updates of the target network; None: there is none."""
+        return None
 
     def exploration(self, worker: int, steps: int) -> float:
         """How often worker number `worker` acts at random after it has made `steps` steps."""
@@ -79,6 +114,7 @@ class AlgorithmConfig:
                 ("num_workers", 0),
                 ("num_envs_per_worker", 1),
                 ("rollout_fragment_length", 1),
+                ("num_gpus", 0),
             )
             if not isinstance(getattr(self, name), int) or getattr(self, name) < least
         ]
@@ -88,6 +124,22 @@ class AlgorithmConfig:
             wrong.append(f"lr must be above 0, got {self.lr!r}")
         if wrong:
             raise BuildError(f"{type(self).__name__}: " + "; ".join(wrong) + ".")
+
+
+def _usual_model(observation_space: Any) -> str:
+    return "cnn" if len(observation_space.shape) == 3 else "mlp"
+
+
+def _function_beside(settings: type, name: str) -> Callable[..., Any]:
+    for cls in settings.__mro__:
+        found = getattr(sys.modules.get(cls.__module__), name, None)
+        if callable(found):
+            function: Callable[..., Any] = found
+            return function
+    raise BuildError(
+        f"{settings.__module__} defines {settings.__name__} but no function {name!r}, and none was "
+        f"given: write one beside the settings, or pass {name}=..."
+    )
 
 
 def _unknown(name: str, known: set[str]) -> str:

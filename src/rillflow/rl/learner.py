@@ -12,8 +12,7 @@ from rillflow.batch import Array, SampleBatch
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.rl.config import AlgorithmConfig
-from rillflow.rl.q_learning import RowStats
-from rillflow.rl.results import Gradients, Loss, TrainStats
+from rillflow.rl.results import Gradients, Loss, RowStats, TrainStats
 
 Rows = dict[str, torch.Tensor]
 
@@ -33,7 +32,10 @@ class Learner:
         self.version = 0
         self.target: TorchPolicy | None = None
         """a copy of the policy that changes only in `update_target`"""
-        if config.target_network:
+        self.target_freq = config.target_freq
+        """rows trained between two updates of it; None: somebody else sees to it"""
+        self.since_target = 0
+        if self.target_freq is not None:
             self.target = TorchPolicy(spec, seed)
 
     # -- learning ------------------------------------------------------------------------------
@@ -52,10 +54,13 @@ class Learner:
                 self._step()
                 figures.append(loss.stats)
         self.version += 1
-        attached = _per_row(figures)
-        if attached:
-            return RowStats(batch.steps, _mean(figures), attached)
-        return TrainStats(batch.steps, _mean(figures))
+        self._count_for_target(batch.steps)
+        return _result(batch.steps, figures)
+
+    def assess(self, batch: SampleBatch) -> TrainStats:
+        """The loss's figures on a batch, without learning from it."""
+        with torch.no_grad():
+            return _result(batch.steps, [self._loss(self._rows(batch)).stats])
 
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
         """Gradients of the loss on a batch, without applying them."""
@@ -82,6 +87,12 @@ class Learner:
         """Make the target network equal to the one that is being trained."""
         if self.target is not None:
             self.target.model.load_state_dict(self.policy.model.state_dict())
+
+    def _count_for_target(self, steps: int) -> None:
+        self.since_target += steps
+        if self.target_freq is not None and self.since_target >= self.target_freq:
+            self.since_target %= self.target_freq
+            self.update_target()
 
     def _step(self) -> None:
         if self.config.grad_clip is not None:
@@ -122,6 +133,16 @@ class Learner:
         """Go on from these."""
         self.policy.set_weights(dict(weights))
 
+    def get_target_weights(self) -> dict[str, Array]:
+        """A snapshot of the target network."""
+        assert self.target is not None, "this algorithm has no target network"
+        return self.target.get_weights()
+
+    def set_target_weights(self, weights: Mapping[str, Array]) -> None:
+        """Make them the target network's."""
+        assert self.target is not None, "this algorithm has no target network"
+        self.target.set_weights(dict(weights))
+
     def get_state(self) -> dict[str, Any]:
         """Everything that training goes on from: parameters, optimiser, generator, version."""
         optimizer = self.optimizer.state_dict()["state"]
@@ -135,6 +156,7 @@ class Learner:
             },
             "rng": self.rng.bit_generator.state,
             "version": self.version,
+            "since_target": self.since_target,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -150,11 +172,17 @@ class Learner:
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         self.rng.bit_generator.state = state["rng"]
         self.version = state["version"]
+        self.since_target = state["since_target"]
 
 
 def _tensor(column: Array) -> torch.Tensor:
     """A tensor over the same memory; what came straight from another process is copied first."""
     return torch.from_numpy(column if column.flags.writeable else np.array(column))
+
+
+def _result(steps: int, figures: list[dict[str, Any]]) -> TrainStats:
+    rows = _per_row(figures)
+    return RowStats(steps, _mean(figures), rows) if rows else TrainStats(steps, _mean(figures))
 
 
 def _mean(figures: list[dict[str, Any]]) -> dict[str, float]:

@@ -5,22 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rillflow.batch import Array
 from rillflow.errors import BuildError
 from rillflow.rl.config import AlgorithmConfig
-from rillflow.rl.results import Loss, TrainStats
+from rillflow.rl.results import Loss
 
 if TYPE_CHECKING:
     import torch
 
 Rows = dict[str, "torch.Tensor"]
-
-
-@dataclass(frozen=True)
-class RowStats(TrainStats):
-    """A training result with figures of each row, such as its key in replay and its TD error."""
-
-    rows: dict[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +63,14 @@ class QConfig(AlgorithmConfig):
         return {"head": "q", "dueling": self.dueling}
 
     @property
-    def target_network(self) -> bool:
-        """Always."""
-        return True
+    def target_freq(self) -> int:
+        """Rows trained between two updates of the target network."""
+        return self.target_network_update_freq
 
     @property
     def train_turns(self) -> float:
         """Training batches for each round of rollouts, so that `training_intensity` holds."""
-        fragment = self.rollout_fragment_length * self.num_envs_per_worker
-        sampled = fragment * max(1, self.num_workers)
+        sampled = self.fragment_steps * max(1, self.num_workers)
         return self.training_intensity * sampled / self.train_batch_size
 
     def exploration(self, worker: int, steps: int) -> float:
@@ -115,12 +106,12 @@ class QConfig(AlgorithmConfig):
             raise BuildError(f"{type(self).__name__}: " + "; ".join(wrong) + ".")
 
 
-def flat_rows(policy: Any, batch: Rows, cfg: QConfig) -> Rows:
+def postprocess(policy: Any, batch: Rows, cfg: QConfig) -> Rows:
     """A postprocessor for batches from replay, which are rows already: without the time axis."""
     return {name: column.flatten(0, 1) for name, column in batch.items()}
 
 
-def q_loss(policy: Any, rows: Rows, cfg: QConfig) -> Loss:
+def loss(policy: Any, rows: Rows, cfg: QConfig) -> Loss:
     """Huber's function of the TD errors, weighted by how likely each row was drawn.
 
     `next_q` of the rows are the target network's values of `next_obs`, from the learner.
@@ -139,5 +130,7 @@ def q_loss(policy: Any, rows: Rows, cfg: QConfig) -> Loss:
     costs = losses.huber(errors)
     weights = rows.get("weights")
     total = (costs if weights is None else costs * weights).mean()
-    stats = {"loss": total, "mean_q": q.mean(), "td_errors": errors, "keys": rows["keys"]}
+    stats = {"loss": total, "mean_q": q.mean(), "td_errors": errors}
+    if "keys" in rows:
+        stats["keys"] = rows["keys"]
     return Loss(total, {name: figure.detach() for name, figure in stats.items()})

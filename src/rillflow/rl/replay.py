@@ -7,25 +7,32 @@ from typing import Any
 import numpy as np
 
 from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
-from rillflow.batch import BOOTSTRAP, SampleBatch
+from rillflow.batch import SampleBatch
 from rillflow.errors import RunError
 from rillflow.graph.flow import Flow
 from rillflow.graph.handles import Actors
 from rillflow.graph.parallel import ParallelFlow
 from rillflow.ops.context import Context, Operator
 from rillflow.ops.sources import from_actors
-from rillflow.replay import n_step_transitions
-from rillflow.rl.q_learning import QConfig, RowStats
-from rillflow.rl.results import TrainStats
+from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.pairs import unpaired
+from rillflow.rl.q_learning import QConfig
+from rillflow.rl.results import RowStats, TrainStats
 from rillflow.rl.train import learner_of
 from rillflow.rl.workers import Workers
 from rillflow.types import Placement
 
-_NOT_STORED = frozenset({BOOTSTRAP, "valid", "logp"})
 
+def create_replay_actors(
+    cfg: AlgorithmConfig | None = None, *, placement: Placement = "process"
+) -> Actors:
+    """The shards of replay that a configuration asks for; starts nothing.
 
-def create_replay_actors(cfg: QConfig, *, placement: Placement = "process") -> Actors:
-    """The shards of replay that a configuration asks for; starts nothing."""
+    >>> from rillflow.algorithms import apex
+    >>> create_replay_actors(apex.Config(num_replay_buffer_shards=4))
+    <4 actors 'replay' of ReplayActor>
+    """
+    cfg = cfg if isinstance(cfg, QConfig) else QConfig(prioritized_replay=True)
     shards = cfg.num_replay_buffer_shards
     return Actors.of(
         ReplayActor,
@@ -37,37 +44,15 @@ def create_replay_actors(cfg: QConfig, *, placement: Placement = "process") -> A
         alpha=cfg.prioritized_replay_alpha,
         beta=cfg.prioritized_replay_beta,
         epsilon=cfg.prioritized_replay_epsilon,
+        n_step=cfg.n_step,
+        gamma=cfg.gamma,
         name="replay",
         placement=placement,
     )
 
 
-class MakeTransitions(Operator[SampleBatch, SampleBatch]):
-    """A fragment to rows that each stand alone, as a batch of one step: columns are [1, N, ...].
-
-    Inside the workers by `rollouts.for_each(MakeTransitions(...))`, so that rows can go from there
-    to replay. Steps that only reset an environment are left out.
-    """
-
-    def __init__(self, n_step: int = 1, gamma: float = 0.99) -> None:
-        self.n_step = n_step
-        self.gamma = gamma
-
-    def __call__(self, batch: SampleBatch) -> SampleBatch:
-        """The rows of one fragment."""
-        columns = {name: c for name, c in batch.items() if name not in _NOT_STORED}
-        if "next_obs" not in columns:
-            # the next observation of step t is the observation of step t + 1
-            columns["next_obs"] = np.concatenate([batch["obs"][1:], batch[BOOTSTRAP][None]])
-        rows = n_step_transitions(columns, self.n_step, self.gamma)
-        if "valid" in batch:
-            kept = np.flatnonzero(batch["valid"])
-            rows = {name: column[kept] for name, column in rows.items()}
-        return SampleBatch({name: column[None] for name, column in rows.items()})
-
-
 class StoreToReplayBuffer(Operator[Any, Any]):
-    """Send each batch of transitions to the replay actors in turn, and pass it on.
+    """Send each batch to the replay actors in turn, and pass it on.
 
     What comes unread from a worker, behind `gather_async`, goes on unread.
     """
@@ -80,7 +65,7 @@ class StoreToReplayBuffer(Operator[Any, Any]):
 
     def __call__(self, batch: Any, ctx: Context) -> Any:
         """Send it to the next in turn."""
-        ctx.send(self.actors[self.turn], "add", batch)
+        ctx.send(self.actors[self.turn], "add", unpaired(batch))
         self.turn = (self.turn + 1) % len(self.actors)
         ctx.mark("stored")
         return batch
@@ -99,39 +84,67 @@ def Replay(*, actors: Actors, num_async: int = 4) -> Flow[SampleBatch]:  # noqa:
     return ParallelReplay(actors=actors).gather_async(num_async=num_async)
 
 
-class UpdateReplayPriorities(Operator[TrainStats, TrainStats]):
-    """Send the TD errors of a training result to the replay actors that its rows came from."""
+class UpdateReplayPriorities(Operator[Any, Any]):
+    """Send TD errors to the replay actors that the rows came from, and pass the item on.
 
-    def __call__(self, result: TrainStats, ctx: Context) -> TrainStats:
+    Behind training it uses the errors of the result. Before training, on batches from replay, it
+    needs the workers, with whose learner it computes them.
+    """
+
+    def __init__(self, workers: Workers | None = None) -> None:
+        self.workers = workers
+
+    def __call__(self, item: Any, ctx: Context) -> Any:
         """Send each shard what is its own."""
-        if not isinstance(result, RowStats) or not {"keys", "td_errors"} <= result.rows.keys():
-            raise RunError(
-                "UpdateReplayPriorities needs `td_errors` and `keys` of each row, which the loss "
-                f"puts among its figures; found {result!r}."
-            )
-        keys = result.rows["keys"]
-        priorities = np.abs(result.rows["td_errors"])
+        keys, errors = self._errors(unpaired(item), ctx)
+        priorities = np.abs(errors)
         shards = keys >> KEY_BITS
         for actor in ctx.sources:
             own = shards == actor.index
             if own.any():
                 ctx.send(actor, "update_priorities", keys[own], priorities[own])
-        return result
+        return item
+
+    def _errors(self, item: Any, ctx: Context) -> tuple[Any, Any]:
+        if isinstance(item, SampleBatch) and "td_errors" in item and "keys" in item:
+            return item["keys"].reshape(-1), item["td_errors"].reshape(-1)
+        if isinstance(item, SampleBatch) and self.workers is not None:
+            item = learner_of(self.workers, ctx).assess(item)
+        if not isinstance(item, RowStats) or not {"keys", "td_errors"} <= item.rows.keys():
+            raise RunError(
+                "UpdateReplayPriorities needs `td_errors` and `keys` of each row, which the loss "
+                f"puts among its figures; found {item!r}. Before training, give it the workers: "
+                "UpdateReplayPriorities(workers)."
+            )
+        return item.rows["keys"], item.rows["td_errors"]
 
 
 class UpdateTargetNetwork(Operator[TrainStats, TrainStats]):
-    """Copy the trained network to the target network, each time `freq` more rows were trained."""
+    """Copy the trained network to the target network, each time `freq` more rows were trained.
 
-    def __init__(self, workers: Workers, freq: int) -> None:
+    The learner then no longer does so by itself. With `in_workers` the workers, which compute
+    gradients, are sent the new target network too.
+    """
+
+    def __init__(self, workers: Workers, freq: int, *, in_workers: bool = False) -> None:
         self.workers = workers
         self.freq = freq
+        self.in_workers = in_workers
         self.since = 0
+
+    def on_start(self, ctx: Context) -> None:
+        """From now on the target network changes here alone."""
+        learner_of(self.workers, ctx).target_freq = None
 
     def __call__(self, result: TrainStats, ctx: Context) -> TrainStats:
         """Count the rows of one result."""
         self.since += result.steps
         if self.since >= self.freq:
             self.since %= self.freq
-            learner_of(self.workers, ctx).update_target()
+            learner = learner_of(self.workers, ctx)
+            learner.update_target()
             ctx.count("target_updates")
+            if self.in_workers:
+                target = ctx.put(self.workers.message(learner.get_target_weights()))
+                ctx.send(self.workers.actors, "set_target", target, key="target")
         return result

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rillflow.batch import Array
+
+DEFAULT_POLICY = "default"
+"""the policy of workers that have only one"""
 
 
 class Loss(NamedTuple):
@@ -26,7 +29,26 @@ class Gradients:
 
 @dataclass(frozen=True)
 class TrainStats:
-    """One result of training: steps trained, and the means of the loss's figures."""
+    """One result of training: steps trained, the means of the loss's figures, which policy."""
 
     steps: int
     stats: dict[str, float]
+    policy: str = field(default=DEFAULT_POLICY, kw_only=True)
+
+
+@dataclass(frozen=True)
+class RowStats(TrainStats):
+    """A training result with figures of each row, such as its key in replay and its TD error."""
+
+    rows: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Learned(RowStats):
+    """A result of a learner on its own thread, with the weights that it led to.
+
+    Nobody changes these weights any more: no thread reads live parameters of another.
+    """
+
+    weights: dict[str, Array]
+    version: int

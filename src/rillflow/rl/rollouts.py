@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -12,32 +12,53 @@ from rillflow.graph.flow import Flow
 from rillflow.graph.parallel import ParallelFlow
 from rillflow.ops.context import Operator
 from rillflow.ops.sources import from_actors
-from rillflow.rl.workers import Workers
+from rillflow.rl.workers import AnyWorkers
+
+Rollouts = ParallelFlow[SampleBatch] | Flow[SampleBatch]
+"""what a plan takes: experience inside the workers, or gathered already"""
 
 
 @overload
-def ParallelRollouts(workers: Workers) -> ParallelFlow[SampleBatch]: ...
+def ParallelRollouts(workers: AnyWorkers) -> ParallelFlow[Any]: ...
 @overload
 def ParallelRollouts(
-    workers: Workers, *, mode: Literal["bulk_sync", "async"], num_async: int = 1
-) -> Flow[SampleBatch]: ...
+    workers: AnyWorkers,
+    *,
+    mode: Literal["bulk_sync", "async"],
+    num_async: int = 1,
+) -> Flow[Any]: ...
 def ParallelRollouts(  # noqa: N802 - an operator, under the paper's name
-    workers: Workers, *, mode: Literal["bulk_sync", "async"] | None = None, num_async: int = 1
-) -> ParallelFlow[SampleBatch] | Flow[SampleBatch]:
+    workers: AnyWorkers,
+    *,
+    mode: Literal["bulk_sync", "async"] | None = None,
+    num_async: int = 1,
+) -> ParallelFlow[Any] | Flow[Any]:
     """Experience of all workers: a parallel flow, or gathered.
 
     `bulk_sync`: one concatenated batch per round. `async`: fragments as they are ready.
     """
-    rollouts: ParallelFlow[SampleBatch] = from_actors(
-        workers.actors, "sample", concat=SampleBatch.concat, name="rollouts"
+    rollouts: ParallelFlow[Any] = from_actors(
+        workers.actors, "sample", concat=workers.concat, name="rollouts"
     )
     if mode is None:
         return rollouts
     if mode == "bulk_sync":
-        return rollouts.gather_sync().for_each(SampleBatch.concat, name="concat")
+        return rollouts.gather_sync().for_each(workers.concat, name="concat")
     if mode == "async":
         return rollouts.gather_async(num_async=num_async)
     raise BuildError(f"ParallelRollouts: unknown mode {mode!r}; choose 'bulk_sync' or 'async'.")
+
+
+def bulk_sync(rollouts: Rollouts) -> Flow[SampleBatch]:
+    """One concatenated batch per round of all workers; what is gathered already stays as it is."""
+    if isinstance(rollouts, Flow):
+        return rollouts
+    return rollouts.gather_sync().for_each(SampleBatch.concat, name="concat")
+
+
+def as_ready(rollouts: Rollouts, num_async: int = 1) -> Flow[SampleBatch]:
+    """Batches as workers have them ready; what is gathered already stays as it is."""
+    return rollouts if isinstance(rollouts, Flow) else rollouts.gather_async(num_async=num_async)
 
 
 class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):

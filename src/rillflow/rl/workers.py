@@ -2,36 +2,83 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from rillflow.actors.rollout_worker import RolloutWorker
+from rillflow.batch import Array, SampleBatch
+from rillflow.errors import BuildError
 from rillflow.graph.handles import Actors, Handle
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.results import DEFAULT_POLICY
+from rillflow.seeding import derive_seed
+from rillflow.types import Placement
+
+if TYPE_CHECKING:
+    from rillflow.graph.stream import Stream
+    from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers
+
+C = TypeVar("C", bound=AlgorithmConfig)
+
+
+class AnyWorkers(Protocol):
+    """Rollout workers with one policy, or with several: what plans take."""
+
+    actors: Actors
+    concat: Callable[[list[Any]], Any]
+    """how the rollouts of several of them become one"""
+
+    def training(self, stream: Stream[Any]) -> Workers:
+        """The workers as a plan on this stream sees them: with the one policy it trains."""
+        ...
 
 
 class Workers(Handle):
-    """A group of rollout workers and the configuration they share."""
+    """A group of rollout workers, the policy they act with, and its settings."""
+
+    policy = DEFAULT_POLICY
+    concat: Callable[[list[Any]], Any] = staticmethod(SampleBatch.concat)
 
     def __init__(self, config: AlgorithmConfig) -> None:
-        self.config = config
-        self.spec = _spec(config)
-        inside = config.num_workers == 0
+        self.config = config.resolved()
+        self.spec = _spec(self.config)
         self.actors = Actors.of(
             RolloutWorker,
             max(1, config.num_workers),
-            config,
+            self.config,
             self.spec,
             name="worker",
-            placement="driver" if inside else "process",
+            placement=placement_of(config.num_workers),
         )
         self.uid = self.actors.uid
 
-    @cached_property
+    @property
     def learner_key(self) -> str:
         """Under which the operators of one run share the learner."""
-        return f"learner {self.uid}"
+        return f"learner {self.uid} {self.policy}"
+
+    @property
+    def weights_key(self) -> str:
+        """Under which they share the newest weights."""
+        return f"weights {self.uid} {self.policy}"
+
+    def seed(self, run_seed: int) -> int:
+        """Of this policy's first weights and its learner."""
+        return run_seed
+
+    def message(self, weights: Mapping[str, Array]) -> Any:
+        """Weights in the form in which the workers take them."""
+        return weights
+
+    def training(self, stream: Stream[Any]) -> Workers:
+        """The workers as a plan on this stream sees them: with the one policy it trains."""
+        return self
+
+    def local_worker(self) -> Workers:
+        """The policy that is trained, in the driver: what the paper's `LearnerThread` is given."""
+        return self
 
     def remote_workers(self) -> Actors:
         """The group of rollout workers."""
@@ -44,11 +91,66 @@ class Workers(Handle):
         return f"<{len(self.actors)} rollout workers on {self.config.env!r}>"
 
 
-def create_rollout_workers(config: AlgorithmConfig, **settings: Any) -> Workers:
-    """Workers for a configuration; starts nothing."""
-    import dataclasses
+class PolicyWorkers(Workers):
+    """Workers that act with several policies, as the learner of one of them sees them."""
 
-    return Workers(dataclasses.replace(config, **settings) if settings else config)
+    def __init__(
+        self, policy: str, config: AlgorithmConfig, spec: PolicySpec, actors: Actors
+    ) -> None:
+        self.policy = policy
+        self.config = config
+        self.spec = spec
+        self.actors = actors
+        self.uid = actors.uid
+
+    def seed(self, run_seed: int) -> int:
+        """Another one for each policy."""
+        return derive_seed(run_seed, self.policy)
+
+    def message(self, weights: Mapping[str, Array]) -> Any:
+        """Weights with the name of their policy."""
+        return {self.policy: weights}
+
+
+@overload
+def create_rollout_workers(config: AlgorithmConfig, **settings: Any) -> Workers: ...
+@overload
+def create_rollout_workers(config: MultiAgentConfig, **settings: Any) -> MultiAgentWorkers: ...
+def create_rollout_workers(
+    config: AlgorithmConfig | MultiAgentConfig, **settings: Any
+) -> Workers | MultiAgentWorkers:
+    """Workers for a configuration; starts nothing.
+
+    >>> from rillflow.algorithms import ppo
+    >>> create_rollout_workers(ppo.Config(), num_workers=4)
+    <4 rollout workers on 'CartPole-v1'>
+    """
+    config = dataclasses.replace(config, **settings) if settings else config
+    if isinstance(config, AlgorithmConfig):
+        return Workers(config)
+    from rillflow.rl.multi_agent import MultiAgentWorkers
+
+    return MultiAgentWorkers(config)
+
+
+def bind(
+    kind: type[C], stream: Stream[Any], workers: AnyWorkers, cfg: C | None
+) -> tuple[Workers, C]:
+    """What a plan begins with: the workers of the stream's policy, and its settings."""
+    found = workers.training(stream)
+    cfg_found = found.config if cfg is None else cfg
+    if not isinstance(cfg_found, kind):
+        raise BuildError(
+            f"this plan needs the settings of {kind.__module__}, but policy {found.policy!r} of "
+            f"these workers has those of {type(cfg_found).__module__}. Make the workers with "
+            f"{kind.__module__}.{kind.__name__}(...), or pass cfg=..."
+        )
+    return found, cfg_found
+
+
+def placement_of(num_workers: int) -> Placement:
+    """Without workers of their own, environments are stepped in the driver."""
+    return "process" if num_workers else "driver"
 
 
 def _spec(config: AlgorithmConfig) -> PolicySpec:
@@ -57,12 +159,6 @@ def _spec(config: AlgorithmConfig) -> PolicySpec:
 
     envs = make_envs(config.env, 1, env_config=config.env_config)
     try:
-        return PolicySpec(
-            observation_space=envs.observation_space,
-            action_space=envs.action_space,
-            hidden=tuple(config.hidden),
-            activation=config.activation,  # type: ignore[arg-type]
-            **config.policy_options,
-        )
+        return config.policy_spec(envs.observation_space, envs.action_space)
     finally:
         envs.close()

@@ -17,7 +17,7 @@ from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.scheduler.actor import Actor, Request, Target
 from rillflow.scheduler.ledger import Ticket
 from rillflow.seeding import derive_seed
-from rillflow.types import FailurePolicy, Ref
+from rillflow.types import ActorInfo, FailurePolicy, Ref
 
 
 class Fleet:
@@ -55,10 +55,14 @@ class Fleet:
             self.log("start", actor.name, actor.incarnation)
         self.engine.start(
             ActorSpec(
-                name=actor.name,
-                index=actor.handle.index,
-                incarnation=actor.incarnation,
-                seed=derive_seed(self.seed, actor.name, actor.incarnation),
+                info=ActorInfo(
+                    name=actor.name,
+                    index=actor.handle.index,
+                    incarnation=actor.incarnation,
+                    seed=derive_seed(self.seed, actor.name, actor.incarnation),
+                    run_seed=self.seed,
+                    engine=self.engine.name,
+                ),
                 placement=group.placement,
                 code=actor.code,
                 handle=actor.handle,

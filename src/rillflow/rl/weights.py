@@ -1,0 +1,93 @@
+"""How weights get from the learner to the workers: as immutable, numbered snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rillflow.batch import Array
+from rillflow.graph.handles import ActorHandle, Actors
+from rillflow.ops.context import Context, Operator
+from rillflow.policies.make import first_weights
+from rillflow.rl.workers import Workers
+from rillflow.types import Ref
+
+
+class Published:
+    """The newest weights of a policy, serialised once per version."""
+
+    def __init__(self, weights: dict[str, Array]) -> None:
+        self.weights = weights
+        self.version = 0
+        self.on_demand = False
+        """whether an `UpdateWorkerWeights` of the flow sends them, instead of who made them"""
+        self._ref: Ref | None = None
+
+    def renew(self, weights: dict[str, Array], version: int) -> None:
+        """These are newer."""
+        self.weights, self.version, self._ref = weights, version, None
+
+    def send(
+        self, ctx: Context, workers: Workers, to: Actors | ActorHandle | Iterable[ActorHandle]
+    ) -> None:
+        """Send them to actors; whoever has this version already is passed over."""
+        if self._ref is None:
+            self._ref = ctx.put(workers.message(self.weights))
+        ctx.send(to, "set_weights", self._ref, version=self.version, key=workers.weights_key)
+
+    def get_state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"weights": self.weights, "version": self.version}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.renew(dict(state["weights"]), int(state["version"]))
+
+
+def published_of(workers: Workers, ctx: Context) -> Published:
+    """What the operators of a run share; at first the weights that the run's seed gives."""
+
+    def make() -> Published:
+        return Published(first_weights(workers.spec, workers.seed(ctx.seed)))
+
+    return ctx.shared(workers.weights_key, make)
+
+
+class UpdateWorkerWeights(Operator[Any, Any]):
+    """Send the newest weights to the workers that made an item, and pass the item on.
+
+    >>> from rillflow.algorithms import apex
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(apex.Config(num_workers=2))
+    >>> rollouts = ParallelRollouts(workers, mode="async").for_each(UpdateWorkerWeights(workers))
+    >>> [batch.shape for batch in rollouts.take(2, engine="sim")]
+    [(8, 8), (8, 8)]
+
+    With `delay`, only after a worker has made so many steps since it was last sent weights. Weights
+    are then sent here alone: operators that train only keep them ready.
+    """
+
+    takes_ref = True
+
+    def __init__(self, workers: Workers, delay: int = 0) -> None:
+        self.workers = workers
+        self.delay = delay
+        self.steps: dict[str, int] = {}
+
+    def on_start(self, ctx: Context) -> None:
+        """Workers begin with the learner's weights."""
+        published = published_of(self.workers, ctx)
+        published.on_demand = True
+        published.send(ctx, self.workers, self.workers.actors)
+
+    def __call__(self, item: Any, ctx: Context) -> Any:
+        """Count a fragment of each of its workers."""
+        published = published_of(self.workers, ctx)
+        for actor in ctx.sources:
+            steps = self.steps.get(actor.uid, 0) + self.workers.config.fragment_steps
+            if steps >= self.delay:
+                steps = 0
+                published.send(ctx, self.workers, actor)
+            self.steps[actor.uid] = steps
+        return item
