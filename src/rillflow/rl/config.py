@@ -88,6 +88,13 @@ class AlgorithmConfig:
         )
 
     @property
+    def worker_class(self) -> Callable[..., Any]:
+        """What samples: an actor made with `(config, spec, info)`."""
+        from rillflow.actors.rollout_worker import RolloutWorker
+
+        return RolloutWorker
+
+    @property
     def fragment_steps(self) -> int:
         """Steps in one rollout of one worker."""
         return self.rollout_fragment_length * self.num_envs_per_worker

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from rillflow.actors.rollout_worker import RolloutWorker
 from rillflow.batch import Array, SampleBatch
 from rillflow.errors import BuildError
 from rillflow.graph.handles import Actors, Handle
@@ -45,7 +44,7 @@ class Workers(Handle):
         self.config = config.resolved()
         self.spec = _spec(self.config)
         self.actors = Actors.of(
-            RolloutWorker,
+            self.config.worker_class,
             max(1, config.num_workers),
             self.config,
             self.spec,
