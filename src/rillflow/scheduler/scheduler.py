@@ -54,6 +54,8 @@ class Scheduler:
         self.cut = 0
         self.shared: dict[str, Any] = {}
         """what operators of the driver share, by key"""
+        self.waiting_states: dict[str, Any] = {}
+        """restored states of shared things that nobody has asked for yet"""
         self.metrics_listeners: list[Listener] = []
         self.pull: Callable[[], Pulled]
         """the next item of the program, or why there is none"""
@@ -203,6 +205,21 @@ class Scheduler:
         payload = args[0] if single else self.fleet.engine.put(tuple([read(a) for a in args]))
         for actor in targets:
             self.fleet.tell(actor, method, payload, not single, version, key)
+
+    def share(self, key: str, make: Callable[[], Any]) -> Any:
+        """What several operators share; made by the first that asks, with its restored state."""
+        if key not in self.shared:
+            self.shared[key] = make()
+            if key in self.waiting_states:
+                self.shared[key].set_state(self.waiting_states.pop(key))
+        return self.shared[key]
+
+    def restore_shared(self, key: str, state: Any) -> None:
+        """Give a shared thing its state back, now or when it is made."""
+        if key in self.shared:
+            self.shared[key].set_state(state)
+        else:
+            self.waiting_states[key] = state
 
     def _actor(self, handle: ActorHandle) -> Actor:
         actor = self.fleet.by_uid.get(handle.uid)

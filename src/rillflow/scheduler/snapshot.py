@@ -83,7 +83,7 @@ def take(run: Run[Any], scheduler: Scheduler) -> dict[str, Any]:
         "cut": scheduler.cut + 1,
         "clock": scheduler.fleet.engine.now(),
         "actors": {
-            a.name: _actor(run, a, tickets)
+            a.name: _actor(run, scheduler, a, tickets)
             for a in scheduler.fleet.actors.values()
             if a.status == "live"
         },
@@ -101,9 +101,11 @@ def take(run: Run[Any], scheduler: Scheduler) -> dict[str, Any]:
         },
         "run_counters": dict(scheduler.fleet.counters),
         "shared": {
-            key: value.get_state()
-            for key, value in scheduler.shared.items()
-            if hasattr(value, "get_state")
+            _stable(scheduler, key): state
+            for key, state in (
+                *scheduler.waiting_states.items(),
+                *((k, v.get_state()) for k, v in scheduler.shared.items() if _has_state(v)),
+            )
         },
         "ledger": {name: account.state() for name, account in scheduler.ledger.accounts.items()},
     }
@@ -136,7 +138,7 @@ def restore(run: Run[Any], scheduler: Scheduler, state: dict[str, Any]) -> None:
         scheduler.stats_of(name).counters.update(saved["counters"])
     scheduler.fleet.counters.update(state["run_counters"])
     for key, saved in state["shared"].items():
-        scheduler.shared[key].set_state(saved)
+        scheduler.restore_shared(_live(scheduler, key), saved)
     _same_names(
         "actors",
         {n for n, a in scheduler.fleet.actors.items() if a.status == "live"},
@@ -154,14 +156,35 @@ def _go_on(scheduler: Scheduler, cut: int, clock: float) -> None:
     scheduler.begin()
 
 
-def _actor(run: Run[Any], actor: Actor, tickets: _Tickets) -> dict[str, Any]:
+def _has_state(value: object) -> bool:
+    return hasattr(value, "get_state") and hasattr(value, "set_state")
+
+
+def _stable(scheduler: Scheduler, key: str) -> str:
+    """A key as it is saved: a group of actors by its name, since its uid is another in each build.
+
+    `learner 5f2c... default` is saved as `learner <worker> default`.
+    """
+    for uid, name in scheduler.program.group_names.items():
+        key = key.replace(uid, f"<{name}>")
+    return key
+
+
+def _live(scheduler: Scheduler, key: str) -> str:
+    """The reverse of `_stable`, with the uids of this build."""
+    for uid, name in scheduler.program.group_names.items():
+        key = key.replace(f"<{name}>", uid)
+    return key
+
+
+def _actor(run: Run[Any], scheduler: Scheduler, actor: Actor, tickets: _Tickets) -> dict[str, Any]:
     return {
         "host": tickets.encode(run.ask(actor, "get_state", None)),
         "seq": actor.seq,
         "versions_sent": actor.versions_sent,
-        "last_version": dict(actor.last_version),
+        "last_version": {_stable(scheduler, key): v for key, v in actor.last_version.items()},
         "sticky": {
-            key: [method, payload.get(), spread, version]
+            _stable(scheduler, key): [method, payload.get(), spread, version]
             for key, (method, payload, spread, version) in actor.sticky.items()
         },
         "held": {str(seq): tickets.number(ticket) for seq, ticket in actor.held.items()},
@@ -174,10 +197,15 @@ def _restore_actor(
     run.ask(actor, "set_state", saved["host"])
     actor.seq = saved["seq"]
     actor.versions_sent = saved["versions_sent"]
-    actor.last_version = dict(saved["last_version"])
+    actor.last_version = {_live(scheduler, key): v for key, v in saved["last_version"].items()}
     actor.held = {int(seq): tickets[number] for seq, number in saved["held"].items()}
     for key, (method, value, spread, version) in saved["sticky"].items():
-        actor.sticky[key] = (method, scheduler.fleet.engine.put(value), spread, version)
+        actor.sticky[_live(scheduler, key)] = (
+            method,
+            scheduler.fleet.engine.put(value),
+            spread,
+            version,
+        )
 
 
 def _step(step: object, tickets: _Tickets) -> Any:

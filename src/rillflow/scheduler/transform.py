@@ -78,10 +78,7 @@ class DriverContext:
 
     def shared(self, key: str, make: Callable[[], T]) -> T:
         """What several operators share in one run; made by the first that asks."""
-        shared = self._scheduler.shared
-        if key not in shared:
-            shared[key] = make()
-        return shared[key]  # type: ignore[no-any-return]
+        return self._scheduler.share(key, make)  # type: ignore[no-any-return]
 
     def on_metrics(self, listener: Callable[[str, int, dict[str, Any]], None]) -> None:
         """Listen to metrics that travel with the answers."""
