@@ -21,8 +21,8 @@ class Config(AlgorithmConfig):
     lr: float = 1e-3
     num_envs_per_worker: int = 8
     rollout_fragment_length: int = 16
-    train_batch_size: int = 256
-    """least steps per training batch"""
+    train_batch_size: int = 512
+    """least rows per training batch, with those that only reset an environment"""
     lambda_: float = 0.95
     """how far advantages look ahead (GAE)"""
     vf_loss_coef: float = 0.5

@@ -21,8 +21,8 @@ class Config(AlgorithmConfig):
     lr: float = 4e-3
     num_envs_per_worker: int = 16
     rollout_fragment_length: int = 64
-    train_batch_size: int = 2048
-    """least steps per training batch"""
+    train_batch_size: int = 4096
+    """least rows per training batch, with those that only reset an environment"""
     vf_loss_coef: float = 0.5
     """weight of the loss of the baseline"""
 

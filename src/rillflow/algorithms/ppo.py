@@ -19,8 +19,8 @@ class Config(AlgorithmConfig):
     """Settings of PPO."""
 
     lr: float = 1e-3
-    train_batch_size: int = 2048
-    """least steps per training batch"""
+    train_batch_size: int = 4096
+    """least rows per training batch, with those that only reset an environment"""
     num_sgd_iter: int = 10
     """passes over each batch"""
     sgd_minibatch_size: int = 512

@@ -62,7 +62,11 @@ def as_ready(rollouts: Rollouts, num_async: int = 1) -> Flow[SampleBatch]:
 
 
 class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
-    """For `combine`: collect at least `min_batch_size` steps, then give one batch."""
+    """For `combine`: collect at least `min_batch_size` rows, then give one batch.
+
+    Rows that only reset an environment count: rounds that add up to `min_batch_size` are enough
+    even if an episode ended in one of them.
+    """
 
     def __init__(self, min_batch_size: int) -> None:
         self.min_batch_size = min_batch_size
@@ -71,7 +75,7 @@ class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
     def __call__(self, batch: SampleBatch) -> list[SampleBatch]:
         """Nothing yet, or one batch."""
         self.parts.append(batch)
-        if sum(part.steps for part in self.parts) < self.min_batch_size:
+        if sum(time * envs for time, envs in (p.shape for p in self.parts)) < self.min_batch_size:
             return []
         parts, self.parts = self.parts, []
         return [SampleBatch.concat(parts)]
