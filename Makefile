@@ -24,7 +24,7 @@ export RAY_AUTH_MODE ?= token
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slow coverage check format bench-core clean
+.PHONY: help train test test-slow coverage check format bench-core loc clean
 
 help: ## show this list
 	@echo "make targets:"
@@ -57,6 +57,9 @@ format: $(DEV) ## apply formatting and the safe lint fixes
 
 bench-core: $(DEV) ## measure the dataflow core
 	$(BIN)/python benchmarks/core.py $(ARGS)
+
+loc: $(CORE) ## count the lines of each algorithm, beside the paper's
+	$(BIN)/python benchmarks/loc.py $(ARGS)
 
 clean: ## remove .venv, caches and build outputs
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis

@@ -18,8 +18,8 @@ from rillflow.rl.workers import AnyWorkers, bind
 class Config(AlgorithmConfig):
     """Settings of A2C, and of A3C, which differs in its plan alone."""
 
-    lr: float = 1e-3
-    num_envs_per_worker: int = 8
+    lr: float = 3e-3
+    num_envs_per_worker: int = 16
     rollout_fragment_length: int = 16
     train_batch_size: int = 512
     """least rows per training batch, with those that only reset an environment"""
