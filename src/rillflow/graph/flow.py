@@ -90,7 +90,13 @@ class Flow(Stream[T]):
         """The elements of each item, one by one."""
         return Flow(self._transform("flatten", name=name, gives=self._element()))
 
-    def combine(self, fn: Callable[[T], Sequence[U]], *, name: str | None = None) -> Flow[U]:
+    @overload
+    def combine(self, fn: Callable[[T], Sequence[U]], *, name: str | None = None) -> Flow[U]: ...
+    @overload
+    def combine(
+        self, fn: Callable[[T, Context], Sequence[U]], *, name: str | None = None
+    ) -> Flow[U]: ...
+    def combine(self, fn: Callable[..., Any], *, name: str | None = None) -> Flow[Any]:
         """`fn` gives a list for each item, often empty while it collects; its elements flow on."""
         return Flow(self._transform("combine", fn, name=name))
 

@@ -64,9 +64,15 @@ class ParallelFlow(Stream[T]):
         """The elements of each item, one by one."""
         return ParallelFlow(self._transform("flatten", name=name, gives=self._element()))
 
+    @overload
     def combine(
         self, fn: Callable[[T], Sequence[U]], *, name: str | None = None
-    ) -> ParallelFlow[U]:
+    ) -> ParallelFlow[U]: ...
+    @overload
+    def combine(
+        self, fn: Callable[[T, Context], Sequence[U]], *, name: str | None = None
+    ) -> ParallelFlow[U]: ...
+    def combine(self, fn: Callable[..., Any], *, name: str | None = None) -> ParallelFlow[Any]:
         """`fn` gives a list for each item, often empty while it collects; its elements flow on."""
         return ParallelFlow(self._transform("combine", fn, name=name))
 

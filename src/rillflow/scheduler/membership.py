@@ -39,8 +39,8 @@ def _add_one(scheduler: Scheduler, handle: ActorHandle) -> str:
     actor = scheduler.add_actor(handle)
     for sibling in scheduler.fleet.actors.values():
         if sibling.handle.group.uid == handle.group.uid and sibling is not actor:
-            for method, payload, spread, version in sibling.sticky.values():
-                scheduler.fleet.tell(actor, method, payload, spread, version, method)
+            for key, (method, payload, spread, version) in sibling.sticky.items():
+                scheduler.fleet.tell(actor, method, payload, spread, version, key)
             break
     for step in scheduler.steps.values():
         if not isinstance(step, Gather) or step.route is not None:
