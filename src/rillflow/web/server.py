@@ -1,0 +1,182 @@
+"""Serves the view of one run: one page and its data, read-only, to whoever has the token.
+
+Nothing listens unless `serve` is called. It binds to this machine alone unless told otherwise;
+answers only requests that name it as their host, so that a page elsewhere cannot reach it through a
+name of its own; and knows two paths, none of which is made into the name of a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import ipaddress
+import re
+import secrets
+import socket
+import threading
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from socketserver import TCPServer
+from typing import Any
+
+from rillflow.errors import BuildError, RunError
+from rillflow.web.files import RunFiles
+from rillflow.web.handler import Handler, Page
+
+_CONNECTIONS = 48
+"""that may be open without having said what they want"""
+_SHORTEST_TOKEN = 16
+_NAMES = {"localhost", "127.0.0.1", "::1"}
+
+
+class View:
+    """A view that is being served; `url` opens it. Close it, or leave its `with` block."""
+
+    def __init__(self, server: Server, url: str) -> None:
+        self.url = url
+        self._server = server
+        self._thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.25}, name="view", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Serve until somebody closes the view, or interrupts."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)  # a join without a limit cannot be interrupted everywhere
+
+    def close(self) -> None:
+        """Stop listening. Safe to call twice."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def serve(
+    run_dir: str | Path, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+) -> View:
+    """Show the run whose files are in a directory, from a thread of this process.
+
+    Args:
+        run_dir: the run's directory; it may be running, finished, or not have begun.
+        host: the address to listen on. Anything but this machine's own needs a `token`, and is
+            not encrypted: `ssh -L` is the better way to look at a run elsewhere.
+        port: 0 takes any that is free.
+        token: what a reader has to show; a random one by default.
+    """
+    directory = Path(run_dir)
+    if not directory.is_dir():
+        raise BuildError(f"view: there is no run directory {str(run_dir)!r}.")
+    if token is None and not _is_loopback(host):
+        raise BuildError(
+            f"view: {host!r} can be reached from other machines, so it needs a `token` of your "
+            "own; or leave `host` as it is and look through `ssh -L`."
+        )
+    token = secrets.token_urlsafe(24) if token is None else token
+    if not re.fullmatch(rf"[A-Za-z0-9_-]{{{_SHORTEST_TOKEN},200}}", token):
+        raise BuildError(
+            f"view: a token has {_SHORTEST_TOKEN} to 200 letters, digits, '-' or '_'; "
+            "`secrets.token_urlsafe(24)` makes a good one."
+        )
+    try:
+        server = Server(host, port, token, RunFiles(directory))
+    except OSError as error:
+        raise RunError(f"view: {_why(error, host, port)}") from error
+    except OverflowError:
+        raise BuildError(f"view: a port is a number from 0 to 65535, got {port!r}.") from None
+    shown = socket.gethostname() if server.wildcard else host
+    shown = f"[{shown}]" if ":" in shown else shown
+    return View(server, f"http://{shown}:{server.server_address[1]}/?token={token}")
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use; choose another, or 0 for any that is free."
+    if error.errno == errno.EACCES:
+        return f"port {port} may not be used by this user; choose one above 1023, or 0."
+    return f"cannot listen on {host}, port {port}: {error.strerror or error}."
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+class Server(ThreadingHTTPServer):
+    """Knows who may ask, and what there is to tell; `Handler` does the talking."""
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_port = False
+    request_queue_size = 64
+
+    def __init__(self, host: str, port: int, token: str, run: RunFiles) -> None:
+        self.run, self.token = run, token.encode()
+        # cookies are shared by all ports of a host; this name is not shared by two views
+        self.cookie = "rillflow-" + hashlib.sha256(self.token).hexdigest()[:12]
+        self.page = Page()
+        self.loopback = _is_loopback(host)
+        address = _address(host)
+        self.wildcard = address is not None and address.is_unspecified
+        self.names = _NAMES | {host.lower()}
+        if not self.loopback:
+            self.names.add(socket.gethostname().lower())
+        self.waiting: dict[int, socket.socket] = {}
+        """connections that have not said yet what they want, the oldest first"""
+        self.guard = threading.Lock()
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, port), Handler)
+
+    def server_bind(self) -> None:
+        """As any server; the one for HTTP looks up its own name, which can take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Whoever is slow to say what it wants makes room for the next when there are too many."""
+        with self.guard:
+            if len(self.waiting) >= _CONNECTIONS:
+                oldest = self.waiting.pop(next(iter(self.waiting)))
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self.waiting[id(request)] = request
+        super().process_request(request, client_address)
+
+    def heard(self, request: Any) -> None:
+        """A connection has said what it wants, or has ended."""
+        with self.guard:
+            self.waiting.pop(id(request), None)
+
+    def shutdown_request(self, request: Any) -> None:
+        """The end of a connection."""
+        self.heard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A reader that went away is none of the run's business."""
+
+    def allows(self, host: str) -> bool:
+        """Whether a request may name this host: a name that leads here, not one that was bent to.
+
+        An address cannot be bent, so any will do where other machines are meant to reach us.
+        """
+        match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?", host)
+        if match is None:
+            return False
+        name = match[1].strip("[]").lower()
+        return name in self.names or (not self.loopback and _address(name) is not None)
