@@ -7,9 +7,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 import rillflow as rf
+from rillflow.algorithms import dqn, ppo
+from rillflow.envs.checks import EnvError
+from rillflow.rl.multi_agent import MultiAgentConfig, Select
+from rillflow.rl.rollouts import ParallelRollouts
+from rillflow.rl.workers import Workers, create_rollout_workers
 from tests.engines.processes import children, gone_within
 
 
@@ -133,4 +140,234 @@ def test_a_failing_flow_is_one_clear_error_and_leaves_nothing(case: str) -> None
     if kind is not rf.CheckError:
         assert "your code: " in message.splitlines()[1]
         assert "test_bad_input.py" in message.splitlines()[1]
+    assert gone_within(list(children() - before), 2.0)
+
+
+# -- environments, through rf.train ----------------------------------------------------------------
+
+
+class Good(gymnasium.Env[Any, Any]):
+    """Keeps its promises; each of those below breaks one."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(3, np.float32), 1.0, False, False, {}
+
+
+class OwnError(Exception):
+    """An exception that only this file knows, with a constructor of its own."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(what, code)
+
+
+class RaisesInStep(Good):
+    def step(self, action: Any) -> Any:
+        raise ZeroDivisionError("my divisor")
+
+
+class RaisesItsOwn(Good):
+    def step(self, action: Any) -> Any:
+        raise OwnError("mine", 3)
+
+
+class RaisesInReset(Good):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        raise LookupError("my level file")
+
+
+class RaisesInConstructor(Good):
+    def __init__(self) -> None:
+        raise PermissionError("my licence")
+
+
+def returning(obs: Any = None, reward: Any = 1.0, flag: Any = False) -> type[Good]:
+    class Odd(Good):
+        def step(self, action: Any) -> Any:
+            return np.zeros(3, np.float32) if obs is None else obs, reward, flag, False, {}
+
+    return Odd
+
+
+class FourValues(Good):
+    def step(self, action: Any) -> Any:
+        return np.zeros(3, np.float32), 1.0, False, {}
+
+
+class NoInfo(Good):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(3, np.float32)
+
+
+nan = np.array([0, np.nan, 0], np.float32)
+ENVS: dict[str, tuple[type[Good], type[Exception], list[str]]] = {
+    "step raises": (RaisesInStep, ZeroDivisionError, ["RaisesInStep", "step 1", "my divisor"]),
+    "step raises its own": (RaisesItsOwn, OwnError, ["RaisesItsOwn", "raised OwnError in step"]),
+    "reset raises": (RaisesInReset, LookupError, ["RaisesInReset", "in reset", "my level file"]),
+    "constructor raises": (RaisesInConstructor, PermissionError, ["constructor", "my licence"]),
+    "shape": (returning(np.zeros(4, np.float32)), EnvError, ["shape (3,)", "found shape (4,)"]),
+    "dtype": (returning(np.zeros(3)), EnvError, ["dtype float32", "found float64"]),
+    "no array": (returning([0.0, 0.0, 0.0]), EnvError, ["observation", "a list of 3 elements"]),
+    "nan": (returning(nan), EnvError, ["step 1", "observation[1]", "finite", "found nan"]),
+    "nan reward": (returning(reward=float("nan")), EnvError, ["reward", "finite", "found nan"]),
+    "no reward": (returning(reward=None), EnvError, ["reward", "a number", "found None"]),
+    "flag": (returning(flag=0), EnvError, ["terminated", "a bool", "found int 0"]),
+    "four values": (FourValues, EnvError, ["5 values", "found 4", "the old Gym API"]),
+    "no info": (NoInfo, EnvError, ["reset() must return (observation, info)", "shape (3,)"]),
+}
+
+
+@pytest.mark.proc
+@pytest.mark.parametrize("engine", ["sim", "local"])
+@pytest.mark.parametrize("case", ENVS)
+def test_an_environment_that_breaks_its_promises(case: str, engine: str) -> None:
+    """One error at the first step, under the user's own type, and nothing is left running."""
+    env, kind, phrases = ENVS[case]
+    before = children()
+    with pytest.raises(kind) as caught:
+        rf.train("a2c", env, engine=engine, until={"steps": 1000}, num_workers=2,
+                 num_envs_per_worker=2, hidden=(8,))  # fmt: skip
+    message = str(caught.value)
+    assert isinstance(caught.value, EnvError)
+    assert f"{env.__name__}' " in message.splitlines()[0]
+    assert all(phrase in message for phrase in phrases), message
+    if "nan" not in case:  # found in the whole batch, where nobody's method is left to blame
+        assert "your code: " in message.splitlines()[1], message
+        assert "test_bad_input.py" in message.splitlines()[1]
+    assert gone_within(list(children() - before), 2.0)
+
+
+# -- names and settings, through rf.train ----------------------------------------------------------
+
+SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "environment": ({"env": "CartPol-v1"}, "unknown environment 'CartPol-v1'; .*'CartPole-v1'"),
+    "algorithm": ({"algorithm": "pop"}, r"unknown algorithm 'pop'.* Did you mean 'ppo'\?"),
+    "key": ({"num_wokers": 2}, r"ppo.Config: .*'num_wokers', did you mean 'num_workers'\?"),
+    "three types": (
+        {"num_workers": "two", "hidden": 64, "lr": "fast"},
+        "num_workers must be a whole number, got 'two'; lr must be a number, got 'fast'; "
+        "hidden must be a tuple of whole numbers, got 64",
+    ),
+    "a part of a type": ({"hidden": (64, "x")}, r"tuple of whole numbers, got \(64, 'x'\)"),
+    "true": ({"num_workers": True}, "num_workers must be a whole number, got True"),
+    "env_config": ({"env_config": [1]}, r"env_config must be a dict, got \[1\]"),
+    "loss": ({"loss": 3}, "loss must be a function or None, got 3"),
+    "numbers": (
+        {"num_workers": -1, "gamma": 2, "lr": float("nan"), "grad_clip": 0.0},
+        "num_workers must be at least 0.*; gamma .*; lr must be above 0, got nan; grad_clip",
+    ),
+    "no rows": ({"sgd_minibatch_size": 0}, "sgd_minibatch_size must be at least 1, got 0"),
+    "activation": ({"activation": "rely"}, r"activation must be one of .* did you mean 'relu'\?"),
+    "actions": (
+        {"algorithm": "dqn", "env": "Pendulum-v1"},
+        r"dqn.Config: environment 'Pendulum-v1': .* continuous actions of Box\(.*PPO",
+    ),
+    "devices": ({"num_gpus": 512}, "num_gpus=512, but this machine has .* set .*num_gpus=0"),
+    "engine": ({"engine": "locl"}, r"unknown engine 'locl'.* Did you mean 'local'\?"),
+}
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_wrong_settings_are_refused_before_anything_starts(case: str) -> None:
+    """What is wrong, what was found, and what would be right."""
+    settings, message = SETTINGS[case]
+    before = children()
+    with pytest.raises(rf.BuildError, match=message):
+        rf.train(**{"algorithm": "ppo", **settings})
+    assert children() == before
+
+
+# -- several policies ------------------------------------------------------------------------------
+
+
+def several(**settings: Any) -> Any:
+    whole: dict[str, Any] = {
+        "policies": {"PPO": ppo.Config(), "DQN": dqn.Config()},
+        "policy_mapping": {"agent_0": "PPO", "agent_1": "DQN"},
+        "env_config": {"agents": 2},
+        **settings,
+    }
+    return create_rollout_workers(MultiAgentConfig(**whole))
+
+
+def on(workers: Any) -> Any:
+    return ParallelRollouts(workers), workers
+
+
+def broken_mapping(agent: str) -> str:
+    return {"agent_7": "PPO"}[agent]
+
+
+POLICIES: dict[str, tuple[Callable[[], Any], str]] = {
+    "unknown in the mapping": (
+        lambda: several(policy_mapping=lambda agent: "PPPO"),
+        r"'MultiAgentCartPole': agent 'agent_0' .* unknown policy 'PPPO'.*did you mean 'PPO'\?",
+    ),
+    "missing in the mapping": (
+        lambda: several(policy_mapping={"agent_0": "PPO"}),
+        "name for each agent; for 'agent_1' it gave None",
+    ),
+    "nobody's": (lambda: several(policy_mapping=lambda a: "PPO"), r"no agent .* \['DQN'\]"),
+    "no policies": (lambda: several(policies={}), "policies must be a dict of settings by name"),
+    "no settings": (
+        lambda: several(policies={"PPO": "ppo", "DQN": dqn.Config()}),
+        r"policies\['PPO'\] must be the Config of an algorithm, got 'ppo'",
+    ),
+    "wrong settings": (
+        lambda: several(policies={"PPO": ppo.Config(hidden=3), "DQN": dqn.Config()}),  # type: ignore[arg-type]
+        "policy 'PPO': ppo.Config: hidden must be a tuple",
+    ),
+    "numbers": (
+        lambda: several(num_workers="two", rollout_fragment_length=0),
+        "num_workers must be a whole number, got 'two'; rollout_fragment_length must be at least 1",
+    ),
+    "unknown to a plan": (
+        lambda: ppo.plan(Select(ParallelRollouts(w := several()), policy="PPPO"), w),
+        r"there is no policy 'PPPO'; there are PPO, DQN. Did you mean 'PPO'\?",
+    ),
+    "no name": (lambda: Select(ParallelRollouts(several()), policy=3), "name of a policy, got 3"),  # type: ignore[call-overload]
+    "none selected": (lambda: ppo.plan(*on(several())), r"plan\(Select\(stream, policy=\.\.\.\)"),
+    "another algorithm's policy": (
+        lambda: ppo.plan(Select(ParallelRollouts(w := several()), policy="DQN"), w),
+        "needs the settings of rillflow.algorithms.ppo, but policy 'DQN' .*algorithms.dqn",
+    ),
+    "another algorithm's workers": (
+        lambda: dqn.plan(*on(Workers(ppo.Config()))),
+        "needs the settings of rillflow.algorithms.dqn, but .* rillflow.algorithms.ppo",
+    ),
+    "a setting of workers": (
+        lambda: create_rollout_workers(ppo.Config(), num_worker=1),
+        r"unknown setting 'num_worker', did you mean 'num_workers'\?",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_policies_that_do_not_fit_are_refused_while_the_flow_is_written(case: str) -> None:
+    """The policy, what there is, and the nearest."""
+    mistake, message = POLICIES[case]
+    with pytest.raises(rf.BuildError, match=message):
+        mistake()
+
+
+def test_a_mapping_that_raises_is_told_with_its_own_line() -> None:
+    """Under its own type."""
+    with pytest.raises(KeyError, match=r"(?s)raised KeyError in the policy mapping for 'agent_0'.*"
+                                       r"your code: .*in broken_mapping"):  # fmt: skip
+        several(policy_mapping=broken_mapping)
+
+
+@pytest.mark.proc
+@pytest.mark.parametrize("engine", ["sim", "local"])
+def test_experience_of_a_policy_that_is_not_there(engine: str) -> None:
+    """Without a plan nobody knows before the first batch comes."""
+    before = children()
+    batches = Select(ParallelRollouts(several(), mode="bulk_sync"), policy="DQQN")
+    with pytest.raises(rf.RunError, match=r"no policy 'DQQN'; .* Did you mean 'DQN'\?"):
+        batches.take(1, engine=engine)
     assert gone_within(list(children() - before), 2.0)

@@ -49,6 +49,7 @@ PUBLIC = [
     "from_items",
     "from_iterators",
     "from_range",
+    "load",
     "simulate",
     "train",
 ]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rillflow.engines.ray import RayEngine as RayEngine
     from rillflow.engines.sim import Sim as Sim
     from rillflow.simulation import simulate as simulate
+    from rillflow.training import load as load
     from rillflow.training import train as train
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ _LAZY = {
     "Local": "rillflow.engines.local",
     "RayEngine": "rillflow.engines.ray",
     "Sim": "rillflow.engines.sim",
+    "load": "rillflow.training",
     "simulate": "rillflow.simulation",
     "train": "rillflow.training",
 }

@@ -21,7 +21,9 @@ import os
 import sysconfig
 import traceback
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound="RillflowError")
 
 
 class RillflowError(Exception):
@@ -87,7 +89,7 @@ class UserFailure:
     type_name: str
     message: str
     frame: str
-    """the user's own line: file, line number, function and source text"""
+    """the user's own line: file, line number, function and source text; empty if there is none"""
     traceback: str
     pickled: bytes | None = None
     """the exception's class, arguments and attributes, when they can be pickled"""
@@ -114,7 +116,7 @@ def describe_exception(error: BaseException, operator: str = "") -> UserFailure:
     )
 
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = tuple(
     path
     for path in {sysconfig.get_paths()[key] for key in ("stdlib", "purelib", "platlib")}
@@ -123,13 +125,31 @@ _LIBRARIES = tuple(
 
 
 def user_frame(error: BaseException) -> str:
-    """The deepest frame of the traceback that is the user's own code, as text."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [f for f in frames if not f.filename.startswith(_PACKAGE)]
-    own = [f for f in ours if not f.filename.startswith(_LIBRARIES)] or ours or list(frames)
-    if not own:
-        return "(no frame)"
-    frame = own[-1]
+    """The deepest frame of the traceback that is the user's own code, as text.
+
+    An error of ours about user code has that code's exception as its cause: then it is looked for
+    there. Libraries are the second choice; what is only our own code is nobody's line.
+    """
+    others: list[traceback.FrameSummary] = []
+    here: BaseException | None = error
+    while here is not None:
+        frames = traceback.extract_tb(here.__traceback__)
+        foreign = [f for f in frames if not _is_ours(f.filename)]
+        own = [f for f in foreign if not f.filename.startswith(_LIBRARIES)]
+        if own:
+            return _frame_text(own[-1])
+        others = foreign or others
+        here = here.__cause__
+    return _frame_text(others[-1]) if others else ""
+
+
+def _is_ours(filename: str) -> bool:
+    # what our checks of engines do stands for what users do
+    checks = os.path.join(_PACKAGE, "testing")
+    return filename.startswith(_PACKAGE) and not filename.startswith(checks)
+
+
+def _frame_text(frame: traceback.FrameSummary) -> str:
     line = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
     return f"{frame.filename}:{frame.lineno} in {frame.name}\n    {line}"
 
@@ -154,17 +174,16 @@ class OperatorError(RunError):
     ) -> OperatorError:
         """The error to raise for `failure`, naming the operator path and the user's frame."""
         where = f" in actor {actor!r}" if actor else ""
-        text = (
-            f"{failure.type_name}: {failure.message}\n"
-            f"  your code: {failure.frame}\n"
-            f"  operator:  {operator}{where}"
-        )
+        text = f"{failure.type_name}: {failure.message}\n"
+        if failure.frame and "  your code: " not in failure.message:
+            text += f"  your code: {failure.frame}\n"
+        text += f"  operator:  {operator}{where}"
         if actor:
             text += "\n  remote traceback:\n" + "".join(
                 f"    {line}\n" for line in failure.traceback.rstrip().splitlines()
             )
         original = original or _rebuild(failure.pickled)
-        error = _dual_error(text, original)
+        error = dual_error(OperatorError, text, original)
         error.operator, error.actor, error.failure = operator, actor, failure
         error.__cause__ = original
         return error
@@ -177,7 +196,7 @@ class ActorStartError(OperatorError):
     def of(failure: UserFailure, operator: str, actor: str | None) -> ActorStartError:
         """As `OperatorError.build`, saying that the constructor is to blame."""
         error = OperatorError.build(failure, f"{operator} (constructor)", actor)
-        started = ActorStartError(*error.args)
+        started = dual_error(ActorStartError, str(error), error.__cause__)
         started.operator, started.actor, started.failure = operator, actor, failure
         started.__cause__ = error.__cause__
         return started
@@ -196,22 +215,22 @@ def _rebuild(data: bytes | None) -> BaseException | None:
     return error
 
 
-def _dual_error(text: str, original: BaseException | None) -> OperatorError:
-    """An OperatorError that is also an instance of the original's class, if Python allows it.
+def dual_error(base: type[E], text: str, original: BaseException | None) -> E:
+    """An error of ours that is also an instance of the original's class, if Python allows it.
 
     A StopIteration must never be re-raised as one: it would end the user's own loop.
     """
     if original is not None and isinstance(original, Exception):
         cls = type(original)
-        if not issubclass(cls, StopIteration | StopAsyncIteration | OperatorError):
+        if not issubclass(cls, StopIteration | StopAsyncIteration | base):
             try:
                 body = {"__str__": lambda self: str(self.args[0])}  # KeyError would quote it
-                dual: Any = type(f"OperatorError[{cls.__name__}]", (OperatorError, cls), body)
-                error: OperatorError = dual.__new__(dual, text)
+                dual: Any = type(f"{base.__name__}[{cls.__name__}]", (base, cls), body)
+                error: E = dual.__new__(dual, text)
                 Exception.__init__(error, text)
                 error.__dict__.update(getattr(original, "__dict__", {}))
                 if str(error) == text:
                     return error
             except TypeError:
-                return OperatorError(text)
-    return OperatorError(text)
+                return base(text)
+    return base(text)

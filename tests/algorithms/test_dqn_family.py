@@ -129,26 +129,42 @@ def test_results_carry_errors_and_keys_and_priorities_go_back():
         assert set(result.stats) == {"loss", "mean_q"}
 
 
+@pytest.mark.parametrize("algorithm", ["simple_q", "dqn", "apex"])
+def test_two_of_them_run_in_one_flow(algorithm):
+    """Each with workers, replay and a learner of its own."""
+    (one, first), (two, second) = flow_of(algorithm), flow_of(algorithm, n_step=2)
+    with rf.Union(one, two).run("sim") as run:
+        for _ in range(40):
+            next(run)
+        versions = [run.shared[workers.weights_key].version for workers in (first, second)]
+        assert run.ledger().balanced
+    assert sum(versions) == 40
+    assert min(versions) > 10
+
+
 @pytest.fixture
 def weights_put(monkeypatch):
     """Weights that were serialised, one entry each."""
-    from rillflow.engines.sim import Sim
+    puts = []
 
-    puts, put = [], Sim.put
+    def counting(put):
+        def counted(self, value):
+            if isinstance(value, dict) and any("trunk" in name for name in value):
+                puts.append(value)
+            return put(self, value)
 
-    def counted(self, value):
-        if isinstance(value, dict) and any("trunk" in name for name in value):
-            puts.append(value)
-        return put(self, value)
+        return counted
 
-    monkeypatch.setattr(Sim, "put", counted)
+    for engine in (rf.Sim, rf.Local):
+        monkeypatch.setattr(engine, "put", counting(engine.put))
     return puts
 
 
-def test_weights_are_serialised_once_per_version(weights_put):
+@pytest.mark.parametrize("engine", ["sim", pytest.param("local", marks=pytest.mark.proc)])
+def test_weights_are_serialised_once_per_version(weights_put, engine):
     """With two workers as with one."""
     flow, workers = flow_of("dqn")
-    with flow.run("sim") as run:
+    with flow.run(engine) as run:
         for _ in range(10):
             next(run)
         version = run.shared[workers.weights_key].version
@@ -219,7 +235,7 @@ def steps_to(algorithm, goal, limit, seed, engine, **settings):
         for _ in run:
             if sampled["steps"] >= look:
                 look += 5000
-                weights = run.shared[workers.learner_key].get_weights()
+                weights = run.shared[workers.weights_key].weights
                 if greedy_return(workers, weights) >= goal:
                     return sampled["steps"]
             if sampled["steps"] > limit:

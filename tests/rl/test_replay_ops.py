@@ -5,8 +5,10 @@ import pytest
 
 import rillflow as rf
 from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
+from rillflow.algorithms import dqn
 from rillflow.batch import SampleBatch
 from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.q_learning import QConfig
 from rillflow.rl.replay import (
     ParallelReplay,
@@ -14,8 +16,11 @@ from rillflow.rl.replay import (
     StoreToReplayBuffer,
     UpdateReplayPriorities,
     UpdateTargetNetwork,
+    create_replay_actors,
 )
 from rillflow.rl.results import RowStats, TrainStats
+from rillflow.rl.rollouts import ParallelRollouts
+from rillflow.rl.train import TrainOneStep
 from rillflow.rl.transitions import transitions
 
 
@@ -207,6 +212,7 @@ class Ctx:
 
     def __init__(self, sources=()):
         self.sources, self.sent, self.updates = sources, [], 0
+        self.version = 1  # it is the learner too
 
     def send(self, to, method, *args):
         self.sent.append((to.index, method, *(a.tolist() for a in args)))
@@ -251,6 +257,87 @@ def test_target_networks_are_updated_by_rows_trained():
     assert often.get_state()["since"] == 0
 
 
+def q_workers(**settings):
+    from rillflow.rl.workers import Workers
+
+    small = {"hidden": (8,), "num_envs_per_worker": 2, "num_workers": 1}
+    sizes = {"learning_starts": 16, "train_batch_size": 16, "target_network_update_freq": 48}
+    return Workers(dqn.Config.make(**{**small, **sizes, **settings}))
+
+
+def training(workers, *operators):
+    """Batches from replay, trained; then these operators."""
+    replay = create_replay_actors(workers.config, placement="driver")
+    rollouts = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(replay))
+    results = Replay(replay).for_each(TrainOneStep(workers))
+    for operator in operators:
+        results = results.for_each(operator)
+    return rf.Concurrently([rollouts, results], output_indexes=[1])
+
+
+@pytest.fixture
+def updates(monkeypatch):
+    """The learner and its version, each time a target network was updated."""
+    from rillflow.rl.learner import Learner
+
+    found, update = [], Learner.update_target
+
+    def noted(self):
+        found.append((self, self.version))
+        update(self)
+
+    monkeypatch.setattr(Learner, "update_target", noted)
+    return found
+
+
+def test_a_learner_updates_its_target_network_by_itself(updates):
+    """Three batches of 16 rows are 48."""
+    training(q_workers()).take(10, engine="sim")
+    assert [version for _, version in updates] == [3, 6, 9]
+
+
+def test_an_operator_takes_over_from_the_learner(updates):
+    """Then its own number counts, and the setting does not."""
+    workers = q_workers()
+    training(workers, UpdateTargetNetwork(workers, 80)).take(12, engine="sim")
+    assert [version for _, version in updates] == [5, 10]
+
+
+def test_two_learners_in_one_flow_each_have_their_own_target(updates):
+    """One is updated by an operator, the other by itself."""
+    one, two = q_workers(), q_workers(target_network_update_freq=32)
+    flow = rf.Union(training(one, UpdateTargetNetwork(one, 64)), training(two))
+    with flow.run("sim") as run:
+        for _ in range(60):
+            next(run)
+        first, second = (run.shared[workers.learner_key] for workers in (one, two))
+        ran = first.version, second.version
+    assert min(ran) > 10
+    versions = {who: [v for learner, v in updates if learner is who] for who in (first, second)}
+    assert versions[first] == list(range(4, ran[0] + 1, 4))
+    assert versions[second] == list(range(2, ran[1] + 1, 2))
+
+
+def test_a_learner_on_a_thread_needs_no_operator_for_its_target():
+    """The operator would update a network that nobody trains: it says so."""
+    workers = q_workers()
+    replay = create_replay_actors(workers.config)
+    learner = LearnerThread(workers)
+    rollouts = ParallelRollouts(workers, mode="async").for_each(StoreToReplayBuffer(replay))
+    results = rf.Dequeue(learner.outqueue).for_each(TrainOneStep(workers))
+    flow = rf.Concurrently(
+        [
+            rollouts,
+            Replay(replay).for_each(rf.Enqueue(learner.inqueue)),
+            results.for_each(UpdateTargetNetwork(workers, 32)),
+        ],
+        mode="async",
+        output_indexes=[2],
+    )
+    with pytest.raises(rf.RunError, match="Leave UpdateTargetNetwork out"):
+        flow.take(10, engine="sim")
+
+
 def test_batches_of_all_shards():
     assert ParallelReplay(actors=rf.Actors.of(ReplayActor, 3)).num_shards() == 3
 
@@ -265,6 +352,6 @@ def test_epsilon_falls_by_steps_of_all_workers():
 
 
 def test_bad_settings_are_told_at_once():
-    with pytest.raises(rf.BuildError, match=r"n_step .* buffer_size .* final_epsilon") as error:
+    with pytest.raises(rf.BuildError, match=r"n_step .* final_epsilon .* buffer_size") as error:
         QConfig.make(n_step=0, buffer_size=10, final_epsilon=2.0)
     assert "learning never starts" in str(error.value)

@@ -7,7 +7,9 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import a2c, a3c, ppo
-from rillflow.rl.results import Gradients
+from rillflow.rl.metrics import ReportMetrics
+from rillflow.rl.replay import StoreToReplayBuffer, create_replay_actors
+from rillflow.rl.results import Gradients, TrainStats
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.train import AverageGradients, ComputeGradients, TrainOneStep
 from rillflow.rl.workers import Workers
@@ -89,3 +91,25 @@ def test_gradients_are_computed_where_the_batch_was_made() -> None:
     flow = ParallelRollouts(workers).par_for_each(ComputeGradients()).gather_async()
     with rf.Flow(flow.node).run("sim") as run, pytest.raises(rf.OperatorError, match="weights"):
         next(run)  # nobody has sent weights: no operator of this flow owns a learner
+
+
+def test_results_made_in_workers_are_read_for_the_report() -> None:
+    """Only batches that were stored stay unread."""
+    workers = make(a3c, num_workers=2)
+    results = ParallelRollouts(workers).par_for_each(lambda b: TrainStats(b.steps, {"x": 1.0}))
+    rows = ReportMetrics(results.gather_async(), workers).take(2, engine="sim")
+    assert [row["x"] for row in rows] == [1.0, 1.0]
+
+
+def test_stored_batches_give_rows_without_figures_and_stay_unread() -> None:
+    """The steps that were sampled are reported all the same."""
+    workers = make(a3c, num_workers=2)
+    stored = ParallelRollouts(workers, mode="async").for_each(
+        StoreToReplayBuffer(create_replay_actors())
+    )
+    flow = ReportMetrics(stored, workers)
+    rows = flow.take(2, engine="sim")
+    assert rows[1]["steps"] > rows[0]["steps"] > 0
+    assert "entropy" not in rows[1]
+    report = flow.node.options["fn"]
+    assert report(rf.Ref())["steps"] == 0, "this reference cannot be read"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from rillflow.actors.fragment import FragmentWriter
 from rillflow.batch import Array, SampleBatch
 from rillflow.envs.make import make_envs
@@ -13,6 +15,9 @@ from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.types import ActorInfo
+
+_LONG = 10**12
+"""steps after which no schedule of exploration changes any more"""
 
 
 class RolloutWorker:
@@ -28,28 +33,50 @@ class RolloutWorker:
         self.envs: Envs = make_envs(
             config.env, config.num_envs_per_worker, seed=info.seed, env_config=config.env_config
         )
-        self.policy = make_actor(spec, info.seed)
+        self.policy: Any = make_actor(spec, info.seed)
         self.obs: Array = self.envs.reset()
+        self.memory: Array | None = None
+        """what a policy that remembers knows of each environment; at first nothing"""
+        if spec.state_shape is not None:
+            self.memory = np.zeros((self.envs.num_envs, *spec.state_shape), np.float32)
+        self.starts: Array = np.ones(self.envs.num_envs, bool)
+        """where `obs` is the first of an episode"""
         self.weights: Mapping[str, Array] = {}
         """all of them, also those that acting does not need"""
         self.learner: Any = None
         self.steps = 0
-        self.total_steps = 0
-        """since this worker began; exploration follows them"""
+        self.total_steps = _LONG if _came_late(config, info) else 0
+        """since the worker began; exploration follows them"""
 
     def sample(self) -> SampleBatch:
         """The next fragment, from where the last one ended."""
         epsilon = self.config.exploration(self.info.index, self.total_steps)
         fragment = FragmentWriter(self.config.rollout_fragment_length)
-        for _ in range(self.config.rollout_fragment_length):
+        before = self.memory
+        if before is None:
+            self._act(fragment, epsilon)
+        else:
+            self._act_and_remember(fragment, epsilon)
+        batch = fragment.finish(self.obs, before)
+        self.steps += batch.steps
+        self.total_steps += batch.steps
+        return batch
+
+    def _act(self, fragment: FragmentWriter, epsilon: float) -> None:
+        for _ in range(fragment.length):
             actions, logp = self.policy.act(self.obs, epsilon)
             step = self.envs.step(actions)
             fragment.write(self.obs, actions, logp, step)
             self.obs = step.obs
-        batch = fragment.finish(self.obs)
-        self.steps += batch.steps
-        self.total_steps += batch.steps
-        return batch
+
+    def _act_and_remember(self, fragment: FragmentWriter, epsilon: float) -> None:
+        for _ in range(fragment.length):
+            actions, logp, self.memory = self.policy.act_recurrent(
+                self.obs, self.memory, self.starts, epsilon
+            )
+            step = self.envs.step(actions)
+            fragment.write(self.obs, actions, logp, step, starts=self.starts)
+            self.obs, self.starts = step.obs, step.starts
 
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Act, and compute gradients, with these from now on."""
@@ -71,7 +98,8 @@ class RolloutWorker:
             from rillflow.rl.learner import Learner
 
             # the run's seed: a target network starts from the same weights everywhere
-            self.learner = Learner(self.spec, self.config, self.info.run_seed)
+            # on the processor: `num_gpus` speaks of the driver's learner, of which there is one
+            self.learner = Learner(self.spec, self.config, self.info.run_seed, devices=("cpu",))
             self.learner.set_weights(self.weights)
         return self.learner
 
@@ -80,6 +108,45 @@ class RolloutWorker:
         steps, self.steps = self.steps, 0
         return {"steps": steps, "episodes": self.envs.pop_episodes()} if steps else None
 
+    def get_state(self) -> dict[str, Any]:
+        """All that the next fragments depend on; the environments' part is as exact as they are."""
+        # both go on in C order, whoever is saved here and whoever is restored: the last bits of a
+        # product of matrices depend on it
+        self.obs = np.ascontiguousarray(self.obs)
+        has_target = self.learner is not None and self.learner.target is not None
+        return {
+            "envs": self.envs.get_state(),
+            "policy": self.policy.get_state(),
+            "weights": dict(self.weights),
+            "target": self.learner.get_target_weights() if has_target else None,
+            "memory": self.memory,
+            "starts": self.starts,
+            "total_steps": self.total_steps,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from there; environments that cannot be saved go on with new episodes."""
+        self.envs.set_state(state["envs"])
+        assert self.envs.obs is not None
+        self.obs = self.envs.obs
+        self.memory = state["memory"]
+        self.starts = state["starts"] if self.envs.exact else np.ones(self.envs.num_envs, bool)
+        self.total_steps = state["total_steps"]
+        if state["weights"]:
+            self.set_weights(state["weights"])
+        self.policy.set_state(state["policy"])
+        if state["target"] is not None:
+            self.set_target(state["target"])
+
     def close(self) -> None:
         """Close the environments."""
         self.envs.close()
+
+
+def _came_late(config: AlgorithmConfig, info: ActorInfo) -> bool:
+    """Whether others have explored before this worker: it was restarted, or it joined them.
+
+    Nobody tells it how long. It explores as little as it would in the end: a worker that begins
+    anew at random would fill replay with what the policy has long left behind.
+    """
+    return info.incarnation > 0 or info.index >= max(1, config.num_workers)

@@ -10,12 +10,13 @@ from rillflow.graph.flow import Flow
 from rillflow.graph.parallel import ParallelFlow
 from rillflow.rl.results import TrainStats
 from rillflow.rl.train import ApplyGradients, ComputeGradients
-from rillflow.rl.workers import Workers
+from rillflow.rl.workers import AnyWorkers, bind
 
 
 def plan(
-    rollouts: ParallelFlow[SampleBatch], workers: Workers, cfg: Config | None = None
+    rollouts: ParallelFlow[SampleBatch], workers: AnyWorkers, cfg: Config | None = None
 ) -> Flow[TrainStats]:
     """Gradients computed in the workers, applied as they come, answered with new weights."""
+    workers, _ = bind(Config, rollouts, workers, cfg)
     grads = rollouts.par_for_each(ComputeGradients()).gather_async()
     return grads.for_each(ApplyGradients(workers))

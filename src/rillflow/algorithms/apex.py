@@ -50,10 +50,10 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     learner = LearnerThread(workers, queue_size=cfg.learner_queue_size)
     store_op = (
         as_ready(rollouts, num_async=2)
-        .for_each(StoreToReplayBuffer(actors=replay))
+        .for_each(StoreToReplayBuffer(replay))
         .for_each(UpdateWorkerWeights(workers, cfg.max_weight_sync_delay))
     )
-    replay_op = Replay(actors=replay, num_async=4).for_each(Enqueue(learner.inqueue))
+    replay_op = Replay(replay, num_async=4).for_each(Enqueue(learner.inqueue))
     update_op = (
         Dequeue(learner.outqueue).for_each(UpdateReplayPriorities()).for_each(TrainOneStep(workers))
     )

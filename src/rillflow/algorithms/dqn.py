@@ -15,7 +15,6 @@ from rillflow.rl.replay import (
     ParallelReplay,
     StoreToReplayBuffer,
     UpdateReplayPriorities,
-    UpdateTargetNetwork,
     create_replay_actors,
 )
 from rillflow.rl.results import TrainStats
@@ -40,13 +39,12 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     """Rounds of rollouts into replay; batches from replay are learned, so many rows per step."""
     workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg, placement="driver")
-    store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(actors=replay))
+    store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(replay))
     replay_op = (
-        ParallelReplay(actors=replay)
+        ParallelReplay(replay)
         .gather_sync()
         .flatten()
         .for_each(TrainOneStep(workers))
         .for_each(UpdateReplayPriorities())
-        .for_each(UpdateTargetNetwork(workers, cfg.target_network_update_freq))
     )
     return Concurrently([store_op, replay_op], output_indexes=[1], weights=[1, cfg.train_turns])

@@ -10,7 +10,6 @@ from rillflow.rl.q_learning import QConfig, loss, postprocess
 from rillflow.rl.replay import (
     ParallelReplay,
     StoreToReplayBuffer,
-    UpdateTargetNetwork,
     create_replay_actors,
 )
 from rillflow.rl.results import TrainStats
@@ -37,12 +36,6 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     """Rounds of rollouts into replay; batches from replay are learned."""
     workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg, placement="driver")
-    store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(actors=replay))
-    replay_op = (
-        ParallelReplay(actors=replay)
-        .gather_sync()
-        .flatten()
-        .for_each(TrainOneStep(workers))
-        .for_each(UpdateTargetNetwork(workers, cfg.target_network_update_freq))
-    )
+    store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(replay))
+    replay_op = ParallelReplay(replay).gather_sync().flatten().for_each(TrainOneStep(workers))
     return Concurrently([store_op, replay_op], output_indexes=[1], weights=[1, cfg.train_turns])

@@ -103,6 +103,10 @@ class Run(Generic[T]):
                 raise StopIteration
             self._wait(pulled)
 
+    def start(self) -> None:
+        """Begin, or go on from `set_state`, now instead of with the first item."""
+        self._start()
+
     def _start(self) -> None:
         if self._started:
             return

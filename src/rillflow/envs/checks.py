@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rillflow.errors import RunError, user_frame
+from rillflow.errors import RunError, dual_error, user_frame
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
@@ -32,11 +32,25 @@ def where(name: str, index: int | None = None, step: int | None = None) -> str:
 def raised(
     error: Exception, doing: str, name: str, index: int | None = None, step: int | None = None
 ) -> EnvError:
-    """The error for user code that raised: its type, its words and its own line."""
-    return EnvError(
-        f"{where(name, index, step)} raised {type(error).__name__} in {doing}: {error}\n"
-        f"  your code: {user_frame(error)}"
-    )
+    """The error for user code that raised: its type, its words and its own line.
+
+    It is an instance of that type too, so that whoever expects it can still catch it.
+    """
+    text = f"{where(name, index, step)} raised {type(error).__name__} in {doing}: {error}"
+    frame = user_frame(error)
+    return dual_error(EnvError, f"{text}\n  your code: {frame}" if frame else text, error)
+
+
+def method_of(env: Any, name: str) -> str:
+    """Where a method of an environment is written, as a line of a message; empty if nobody knows.
+
+    What came back is wrong, so there is no traceback that would lead there.
+    """
+    method = getattr(type(getattr(env, "unwrapped", env)), name, None)
+    code = getattr(method, "__code__", None)
+    if code is None:
+        return ""
+    return f"\n  your code: {code.co_filename}:{code.co_firstlineno} in {code.co_qualname}"
 
 
 def mismatch(space: Space[Any], value: Any, key: str = "observation") -> str | None:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from rillflow.envs.checks import found
+from rillflow.envs.checks import found, raised
 from rillflow.envs.make import attribute, made, name_of, takes_num_envs
 from rillflow.envs.multiagent import MultiAgentEnvs, MultiAgentVector, PolicyGroup
 from rillflow.envs.registry import BUILT_IN, unknown
@@ -101,7 +101,10 @@ def group_agents(
 def _policy_of(
     agent: str, mapping: PolicyMapping, policies: Collection[str] | None, name: str
 ) -> str:
-    policy = mapping.get(agent) if isinstance(mapping, Mapping) else mapping(agent)
+    try:
+        policy = mapping.get(agent) if isinstance(mapping, Mapping) else mapping(agent)
+    except Exception as error:
+        raise raised(error, f"the policy mapping for {agent!r}", name) from error
     if not isinstance(policy, str):
         raise BuildError(
             f"environment {name!r}: the policy mapping must give a policy's name for each agent; "

@@ -15,6 +15,7 @@ import numpy as np
 from rillflow.envs.checks import (
     EnvError,
     flag_mismatch,
+    method_of,
     mismatch,
     number_mismatch,
     raised,
@@ -47,7 +48,7 @@ class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
         except Exception as error:
             raise raised(error, "reset", self._name, self._index) from error
         problem = result_mismatch(result, _RESET, "reset")
-        self._refuse(problem or self._wrong(result[0]))
+        self._refuse(problem or self._wrong(result[0]), "reset")
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -62,7 +63,8 @@ class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
             or self._wrong(result[0])
             or number_mismatch(result[1], "reward")
             or flag_mismatch(result[2], "terminated")
-            or flag_mismatch(result[3], "truncated")
+            or flag_mismatch(result[3], "truncated"),
+            "step",
         )
         return result
 
@@ -71,6 +73,7 @@ class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
             return None
         return mismatch(self._space, obs)
 
-    def _refuse(self, problem: str | None) -> None:
+    def _refuse(self, problem: str | None, method: str) -> None:
         if problem:
-            raise EnvError(f"{where(self._name, self._index, self._steps)}: {problem}")
+            place = method_of(self.env, method)
+            raise EnvError(f"{where(self._name, self._index, self._steps)}: {problem}{place}")

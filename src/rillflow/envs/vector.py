@@ -57,6 +57,14 @@ class Step(NamedTuple):
     next_obs: Array | None
     """the true next observation of each step; None: it is `obs` in every valid row"""
 
+    @property
+    def starts(self) -> Bools:
+        """Where `obs` is the first of an episode."""
+        if self.valid is None:
+            return self.terminated | self.truncated
+        starts: Bools = ~self.valid  # after the end comes the final observation, then a reset
+        return starts
+
 
 class Envs:
     """A vector environment with plain arrays, checked results and episode statistics."""

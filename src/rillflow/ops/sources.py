@@ -22,8 +22,12 @@ def from_actors(
     *,
     concat: Callable[[list[Any]], Any] | None = None,
     name: str | None = None,
+    label: str | None = None,
 ) -> ParallelFlow[Any]:
     """One shard per actor; each request calls `method` once. EndOfStream in it ends the shard.
+
+    A `name` is unique in a flow; a `label` is numbered where it repeats, so operators made of this
+    one can be used twice.
 
     >>> class Counter:
     ...     def __init__(self): self.n = 0
@@ -40,10 +44,9 @@ def from_actors(
             "Define it, or name another with method=..."
         )
     gives = {} if target is None else {"gives": output_type(target)}
-    label = f"from_actors({label_of(actors.factory)}.{method})"
     node = Node(
         kind="actors",
-        label=label,
+        label=label or f"from_actors({label_of(actors.factory)}.{method})",
         parallel=True,
         name=name,
         options={"actors": actors, "method": method, "concat": concat, **gives},

@@ -5,19 +5,25 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from rillflow.errors import BuildError
+from rillflow.graph.node import label_of
 from rillflow.policies.spec import PolicySpec
+from rillflow.rl.fields import type_problems
 
 C = TypeVar("C", bound="AlgorithmConfig")
+D = TypeVar("D")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig:
     """What every algorithm has: environment, workers, network, optimiser."""
+
+    recurrent: ClassVar[bool] = False
+    """whether the algorithm can train a policy that remembers"""
 
     env: Any = "CartPole-v1"
     """an id, a factory of environments, or `module:name`"""
@@ -47,7 +53,7 @@ class AlgorithmConfig:
     lstm_size: int = 128
     """cells, if the model is an lstm"""
     num_gpus: int = 0
-    """CUDA devices of the learner; 0: it learns on the processor"""
+    """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
     loss: Callable[..., Any] | None = None
     """`loss(policy, rows, cfg)`; None: the algorithm's own"""
     postprocess: Callable[..., Any] | None = None
@@ -59,7 +65,7 @@ class AlgorithmConfig:
         known = {field_.name for field_ in dataclasses.fields(cls)}
         wrong = [_unknown(name, known) for name in values if name not in known]
         if wrong:
-            raise BuildError(f"{cls.__name__}: " + "; ".join(wrong) + ".")
+            raise refused(cls, wrong)
         config = cls(**values)
         config.validate()
         return config
@@ -68,7 +74,9 @@ class AlgorithmConfig:
         """The same, with the algorithm's own `loss` and `postprocess` where none was given.
 
         They are the functions of these names in the module that defines the settings' class.
+        Settings that were written without `make` are checked here.
         """
+        self.validate()
         missing = [name for name in ("loss", "postprocess") if getattr(self, name) is None]
         own: dict[str, Any] = {name: _function_beside(type(self), name) for name in missing}
         return dataclasses.replace(self, **own) if own else self
@@ -78,14 +86,18 @@ class AlgorithmConfig:
     def policy_spec(self, observation_space: Any, action_space: Any) -> PolicySpec:
         """The policy for an environment with these spaces."""
         options = {"model": self.model or _usual_model(observation_space), **self.policy_options}
-        return PolicySpec(
-            observation_space=observation_space,
-            action_space=action_space,
-            hidden=tuple(self.hidden),
-            activation=self.activation,  # type: ignore[arg-type]
-            lstm_size=self.lstm_size,
-            **options,
-        )
+        try:
+            return PolicySpec(
+                observation_space=observation_space,
+                action_space=action_space,
+                hidden=tuple(self.hidden),
+                activation=self.activation,  # type: ignore[arg-type]
+                lstm_size=self.lstm_size,
+                **options,
+            )
+        except BuildError as error:
+            name = self.env if isinstance(self.env, str) else label_of(self.env)
+            raise refused(type(self), [f"environment {name!r}: {error}"]) from None
 
     @property
     def worker_class(self) -> Callable[..., Any]:
@@ -114,23 +126,55 @@ class AlgorithmConfig:
         return 0.0
 
     def validate(self) -> None:
-        """Refuse numbers that cannot work, all at once."""
+        """Refuse types and numbers that cannot work, all at once."""
+        wrong = type_problems(self)
+        if wrong:  # numbers are compared below
+            raise refused(type(self), wrong)
         wrong = [
             f"{name} must be at least {least}, got {getattr(self, name)!r}"
             for name, least in (
                 ("num_workers", 0),
                 ("num_envs_per_worker", 1),
                 ("rollout_fragment_length", 1),
+                ("num_learner_threads", 1),
                 ("num_gpus", 0),
+                # of algorithms that have them
+                ("train_batch_size", 1),
+                ("sgd_minibatch_size", 1),
+                ("num_sgd_iter", 1),
             )
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < least
+            if getattr(self, name, least) < least
         ]
         if not 0.0 <= self.gamma <= 1.0:
             wrong.append(f"gamma must be between 0 and 1, got {self.gamma!r}")
-        if self.lr <= 0:
+        if not self.lr > 0:  # so written, not a number is refused too
             wrong.append(f"lr must be above 0, got {self.lr!r}")
+        if self.grad_clip is not None and not self.grad_clip > 0:
+            wrong.append(f"grad_clip must be above 0, or None, got {self.grad_clip!r}")
         if wrong:
-            raise BuildError(f"{type(self).__name__}: " + "; ".join(wrong) + ".")
+            raise refused(type(self), wrong)
+
+
+def replaced(config: D, values: Mapping[str, Any]) -> D:
+    """The same settings but for these; every unknown name is told at once."""
+    settings: Any = config
+    known = {field_.name for field_ in dataclasses.fields(settings)}
+    wrong = [_unknown(name, known) for name in values if name not in known]
+    if wrong:
+        raise refused(type(config), wrong)
+    changed: D = dataclasses.replace(settings, **values)
+    return changed
+
+
+def refused(kind: type, problems: list[str]) -> BuildError:
+    """The error that tells everything that is wrong with some settings.
+
+    >>> from rillflow.algorithms import ppo
+    >>> print(refused(ppo.Config, ["lr must be above 0, got 0"]))
+    ppo.Config: lr must be above 0, got 0.
+    """
+    text = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}: " + "; ".join(problems)
+    return BuildError(text if text.endswith("?") else text + ".")
 
 
 def _usual_model(observation_space: Any) -> str:

@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from rillflow.batch import Array, SampleBatch
+from rillflow.errors import RunError
+from rillflow.graph.node import label_of
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.rl import rows as rows_of
 from rillflow.rl.config import AlgorithmConfig
-from rillflow.rl.results import Gradients, Loss, RowStats, TrainStats
-
-Rows = dict[str, torch.Tensor]
+from rillflow.rl.devices import learner_devices, portions, shares
+from rillflow.rl.results import Gradients, Learned, Loss, RowStats, TrainStats
+from rillflow.rl.rows import Rows
 
 
 class Learner:
-    """Owns the policy that is being trained. Everything random draws from its own generator."""
+    """Owns the policy that is being trained. Everything random draws from its own generator.
 
-    def __init__(self, spec: PolicySpec, config: AlgorithmConfig, seed: int) -> None:
+    Args:
+        spec: the policy.
+        config: the algorithm's settings, with its loss and its postprocessor.
+        seed: of the first weights and of the minibatches.
+        devices: where it computes; by default what `config.num_gpus` asks for. On several, each
+            (mini)batch is split over copies of the network and their gradients are averaged by
+            rows. A loss that is a mean over rows then gives what one device gives, up to rounding.
+    """
+
+    def __init__(
+        self,
+        spec: PolicySpec,
+        config: AlgorithmConfig,
+        seed: int,
+        devices: Sequence[str] | None = None,
+    ) -> None:
         self.config = config
         torch.set_num_threads(config.num_learner_threads)
-        self.policy = TorchPolicy(spec, seed)
+        names = learner_devices(config.num_gpus) if devices is None else tuple(devices)
+        self.policies = [TorchPolicy(spec, seed, device) for device in names]
+        """the policy, and its copies on further devices"""
+        self.policy = self.policies[0]
+        self.device = self.policy.device
         self.parameters = dict(self.policy.model.named_parameters())
         self.optimizer = torch.optim.Adam(
             self.parameters.values(), lr=config.lr, eps=1e-5, fused=True
@@ -36,7 +58,8 @@ class Learner:
         """rows trained between two updates of it; None: somebody else sees to it"""
         self.since_target = 0
         if self.target_freq is not None:
-            self.target = TorchPolicy(spec, seed)
+            self.target = TorchPolicy(spec, seed, names[0])
+        self._spread()
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -45,40 +68,43 @@ class Learner:
     ) -> TrainStats:
         """`epochs` passes over the batch in shuffled minibatches; None: the whole batch at once."""
         rows = self._rows(batch)
+        everywhere = [rows_of.move(rows, policy.device) for policy in self.policies]
         figures: list[dict[str, Any]] = []
         for _ in range(epochs):
-            for part in self._minibatches(rows, minibatch):
-                loss = self._loss(part)
-                self.optimizer.zero_grad(set_to_none=True)
-                loss.total.backward()
+            for chosen in rows_of.orders(rows, minibatch, self.rng):
+                figures.append(self._gradients(everywhere, chosen))
                 self._step()
-                figures.append(loss.stats)
         self.version += 1
         self._count_for_target(batch.steps)
         return _result(batch.steps, figures)
 
+    def learn(self, batch: SampleBatch, epochs: int = 1, minibatch: int | None = None) -> Learned:
+        """As `train`, with the weights that it led to."""
+        result = self.train(batch, epochs, minibatch)
+        rows = result.rows if isinstance(result, RowStats) else {}
+        return Learned(result.steps, result.stats, rows, self.get_weights(), self.version)
+
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The loss's figures on a batch, without learning from it."""
         with torch.no_grad():
-            return _result(batch.steps, [self._loss(self._rows(batch)).stats])
+            return _result(batch.steps, [self._loss(self.policy, self._rows(batch)).stats])
 
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
         """Gradients of the loss on a batch, without applying them."""
-        loss = self._loss(self._rows(batch))
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.total.backward()
+        rows = self._rows(batch)
+        stats = self._gradients([rows_of.move(rows, p.device) for p in self.policies], None)
         values = {
-            name: parameter.grad.numpy().copy()
+            name: np.array(parameter.grad.cpu().numpy())
             for name, parameter in self.parameters.items()
             if parameter.grad is not None
         }
-        return Gradients(values, batch.steps, _mean([loss.stats]))
+        return Gradients(values, batch.steps, _mean([stats]))
 
     def apply_gradients(self, gradients: Gradients) -> TrainStats:
         """One optimiser step with gradients computed elsewhere."""
         for name, parameter in self.parameters.items():
             value = gradients.values.get(name)
-            parameter.grad = None if value is None else torch.from_numpy(np.array(value))
+            parameter.grad = None if value is None else self._tensor(np.array(value))
         self._step()
         self.version += 1
         return TrainStats(gradients.steps, gradients.stats)
@@ -94,34 +120,57 @@ class Learner:
             self.since_target %= self.target_freq
             self.update_target()
 
+    def _gradients(self, everywhere: Sequence[Rows], chosen: torch.Tensor | None) -> dict[str, Any]:
+        """Leave the gradients of the chosen rows at the parameters; the loss's figures."""
+        parts = list(_parts(everywhere, chosen))
+        for policy in self.policies:
+            policy.model.zero_grad(set_to_none=True)
+        losses = [self._loss(p, part) for p, part in zip(self.policies, parts, strict=False)]
+        if len(losses) == 1:
+            losses[0].total.backward()
+            return losses[0].stats
+        share = shares([rows_of.weight(part) for part in parts])
+        # all at once: each device goes through its own part of the graph in its own thread
+        torch.autograd.backward([loss.total * s for loss, s in zip(losses, share, strict=True)])
+        for copy in self.policies[1:]:
+            for own, other in zip(self.policy.parameters(), copy.parameters(), strict=True):
+                own.grad = _sum(own.grad, other.grad, self.device)
+        return _joined([loss.stats for loss in losses], share)
+
     def _step(self) -> None:
         if self.config.grad_clip is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.grad_clip)
         self.optimizer.step()
+        self._spread()
 
-    def _loss(self, rows: Rows) -> Loss:
+    def _spread(self) -> None:
+        """Make the copies on further devices equal to the policy."""
+        for copy in self.policies[1:]:
+            copy.model.load_state_dict(self.policy.model.state_dict())
+
+    def _loss(self, policy: TorchPolicy, rows: Rows) -> Loss:
         assert self.config.loss is not None, "an algorithm's plan sets its loss"
-        loss: Loss = self.config.loss(self.policy, rows, self.config)
+        loss = self.config.loss(policy, rows, self.config)
+        if not isinstance(loss, Loss):
+            raise RunError(
+                "a loss function must return rillflow.rl.results.Loss(total, stats), found "
+                f"{type(loss).__name__} from {label_of(self.config.loss)}."
+            )
         return loss
 
     def _rows(self, batch: SampleBatch) -> Rows:
         assert self.config.postprocess is not None, "an algorithm's plan sets its postprocessor"
-        tensors = {name: _tensor(column) for name, column in batch.items()}
+        tensors = {name: self._tensor(column) for name, column in batch.items()}
         rows: Rows = self.config.postprocess(self.policy, tensors, self.config)
         if self.target is not None:
             with torch.no_grad():
                 rows["next_q"] = self.target.q_values(rows["next_obs"])
         return rows
 
-    def _minibatches(self, rows: Rows, size: int | None) -> Iterator[Rows]:
-        count = len(next(iter(rows.values())))
-        if size is None or size >= count:
-            yield rows
-            return
-        order = torch.from_numpy(self.rng.permutation(count))
-        for start in range(0, count - count % size, size):
-            chosen = order[start : start + size]
-            yield {name: column[chosen] for name, column in rows.items()}
+    def _tensor(self, column: Array) -> torch.Tensor:
+        """On the learner's device; over the same memory, if it can be and nobody else's is."""
+        own = column if column.flags.writeable else np.array(column)
+        return torch.from_numpy(own).to(self.device)
 
     # -- weights and state ---------------------------------------------------------------------
 
@@ -132,6 +181,7 @@ class Learner:
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Go on from these."""
         self.policy.set_weights(dict(weights))
+        self._spread()
 
     def get_target_weights(self) -> dict[str, Array]:
         """A snapshot of the target network."""
@@ -144,40 +194,69 @@ class Learner:
         self.target.set_weights(dict(weights))
 
     def get_state(self) -> dict[str, Any]:
-        """Everything that training goes on from: parameters, optimiser, generator, version."""
-        optimizer = self.optimizer.state_dict()["state"]
+        """Everything that training goes on from, as plain data on any device's behalf.
+
+        The optimiser's slots stand under the names of the parameters they belong to.
+        """
         target = {} if self.target is None else {"target": self.target.get_weights()}
+        slots = self.optimizer.state
         return {
             **target,
             "weights": self.get_weights(),
             "optimizer": {
-                str(index): {key: value.numpy().copy() for key, value in slots.items()}
-                for index, slots in optimizer.items()
+                name: {key: np.array(value.cpu().numpy()) for key, value in slots[p].items()}
+                for name, p in self.parameters.items()
+                if p in slots
             },
             "rng": self.rng.bit_generator.state,
             "version": self.version,
             "since_target": self.since_target,
         }
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Restore what `get_state` gave."""
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `get_state` gave, of this learner or of another one like it."""
         self.set_weights(state["weights"])
         if self.target is not None:
             self.target.set_weights(state["target"])
-        slots = {
-            int(index): {key: torch.from_numpy(np.array(value)) for key, value in saved.items()}
-            for index, saved in state["optimizer"].items()
-        }
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        self.optimizer.state.clear()
+        for name, slots in state["optimizer"].items():
+            self.optimizer.state[self.parameters[name]] = {
+                key: self._tensor(np.array(value)) for key, value in slots.items()
+            }
         self.rng.bit_generator.state = state["rng"]
-        self.version = state["version"]
-        self.since_target = state["since_target"]
+        self.version = int(state["version"])
+        self.since_target = int(state["since_target"])
 
 
-def _tensor(column: Array) -> torch.Tensor:
-    """A tensor over the same memory; what came straight from another process is copied first."""
-    return torch.from_numpy(column if column.flags.writeable else np.array(column))
+def _parts(everywhere: Sequence[Rows], chosen: torch.Tensor | None) -> Iterator[Rows]:
+    """The chosen rows, a part for each device, from the rows that lie there already."""
+    if len(everywhere) == 1:
+        yield everywhere[0] if chosen is None else rows_of.take(everywhere[0], chosen)
+        return
+    number = rows_of.count(everywhere[0]) if chosen is None else len(chosen)
+    portion = list(portions(number, len(everywhere)))
+    for rows, part in zip(everywhere, portion, strict=False):
+        yield rows_of.take(rows, part if chosen is None else chosen[part])
+
+
+def _sum(
+    one: torch.Tensor | None, other: torch.Tensor | None, device: torch.device
+) -> torch.Tensor | None:
+    if other is None:
+        return one
+    return other.to(device) if one is None else one + other.to(device)
+
+
+def _joined(stats: Sequence[dict[str, Any]], share: Sequence[float]) -> dict[str, Any]:
+    """The figures of parts as those of the whole: means by rows, and rows one after another."""
+    joined: dict[str, Any] = {}
+    for name, first in stats[0].items():
+        values = [part[name] for part in stats]
+        if np.ndim(first):
+            joined[name] = np.concatenate([_array(value) for value in values])
+        else:
+            joined[name] = sum(float(v) * s for v, s in zip(values, share, strict=True))
+    return joined
 
 
 def _result(steps: int, figures: list[dict[str, Any]]) -> TrainStats:
@@ -188,10 +267,21 @@ def _result(steps: int, figures: list[dict[str, Any]]) -> TrainStats:
 def _mean(figures: list[dict[str, Any]]) -> dict[str, float]:
     """Means of the figures that are one number per optimiser step."""
     names = [name for name, value in figures[0].items() if not np.ndim(value)] if figures else []
-    return {name: float(np.mean([float(f[name]) for f in figures])) for name in names}
+    return {name: float(np.mean(_numbers([f[name] for f in figures]))) for name in names}
 
 
 def _per_row(figures: list[dict[str, Any]]) -> dict[str, Array]:
     """The figures that are one number per row, such as TD errors, of all optimiser steps."""
     names = [name for name, value in figures[0].items() if np.ndim(value)] if figures else []
-    return {name: np.concatenate([np.asarray(f[name]) for f in figures]) for name in names}
+    return {name: np.concatenate([_array(f[name]) for f in figures]) for name in names}
+
+
+def _numbers(values: list[Any]) -> Array:
+    """Figures in double precision; those on a device are fetched together, not one by one."""
+    if all(isinstance(value, torch.Tensor) for value in values):
+        return torch.stack(values).detach().cpu().numpy().astype(np.float64)
+    return np.array([float(value) for value in values])
+
+
+def _array(value: Any) -> Array:
+    return np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value)

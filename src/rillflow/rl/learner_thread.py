@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.graph.handles import Background, Queue
 from rillflow.rl.pairs import unpaired
-from rillflow.rl.results import Learned, RowStats
+from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, Placement
 
@@ -23,15 +23,16 @@ class Learn:
         self.learner: Learner | None = None
 
     def begin(self, info: ActorInfo) -> None:
-        """Start from the weights that all operators of the run start from."""
+        """Start from the weights that all operators of the run start from.
+
+        The learner is made here, so that nobody samples for seconds while torch is imported.
+        """
         self.seed = self.workers.seed(info.run_seed)
+        self._learner()
 
     def __call__(self, batch: Any) -> Learned:
         """One optimiser step."""
-        learner = self._learner()
-        result = learner.train(unpaired(batch))
-        rows = result.rows if isinstance(result, RowStats) else {}
-        return Learned(result.steps, result.stats, rows, learner.get_weights(), learner.version)
+        return self._learner().learn(unpaired(batch))
 
     def _learner(self) -> Learner:
         if self.learner is None:
@@ -53,7 +54,24 @@ class LearnerThread(Background):
     """The learner of some workers on its own thread, between `inqueue` and `outqueue`.
 
     Put training batches on `inqueue` with `Enqueue`; what `Dequeue` takes from `outqueue` goes
-    through `TrainOneStep`, which publishes the weights. With `placement="process"` it is an actor.
+    through `TrainOneStep`, which publishes the weights.
+
+    >>> from rillflow.algorithms import a2c
+    >>> from rillflow.graph.merge import Concurrently
+    >>> from rillflow.graph.queues import Dequeue, Enqueue
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.train import TrainOneStep
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(a2c.Config())
+    >>> learner = LearnerThread(workers)
+    >>> sample_op = ParallelRollouts(workers, mode="async").for_each(Enqueue(learner.inqueue))
+    >>> train_op = Dequeue(learner.outqueue).for_each(TrainOneStep(workers))
+    >>> flow = Concurrently([sample_op, train_op], mode="async", output_indexes=[1])
+    >>> len(flow.take(3, engine="sim"))
+    3
+
+    Each queue holds `queue_size` items; whoever fills a full one waits. With `placement="process"`
+    it is an actor. It updates its target network, if the algorithm has one, by itself.
     """
 
     def __init__(

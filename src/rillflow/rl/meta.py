@@ -135,6 +135,6 @@ class MetaUpdate(Operator[list[Rounds], TrainStats]):
 
     def _publish(self, ctx: Context) -> None:
         published, actors = published_of(self.workers, ctx), self.workers.actors
-        published.send(ctx, self.workers, actors)
+        published.send(ctx, actors)
         seed = derive_seed(self.workers.seed(ctx.seed), "tasks", published.version)
         ctx.send(actors, "draw_task", seed, key=f"task {self.workers.uid}")

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from rillflow.graph.flow import Flow
+from rillflow.graph.node import Node
 from rillflow.ops.context import Context, Operator
+from rillflow.rl.pairs import unpaired
 from rillflow.rl.results import DEFAULT_POLICY, TrainStats
 from rillflow.rl.workers import AnyWorkers
+from rillflow.types import Ref
 
 WINDOW = 100
 """episodes over which the reported return is the mean"""
@@ -47,16 +50,22 @@ class Progress:
         """Over the last 100 episodes; not a number before there are that many."""
         return _mean(self.returns)
 
-    def row(self, result: TrainStats) -> dict[str, float]:
-        """One line of the history; figures of one policy among several have its name."""
-        prefix = "" if result.policy == DEFAULT_POLICY else f"{result.policy}/"
+    def row(self, result: object = None) -> dict[str, float]:
+        """One line of the history; figures of one policy among several have its name.
+
+        What is no training result, such as a batch that was stored, has no figures of its own.
+        """
+        stats: Mapping[str, float] = {}
+        if isinstance(result, TrainStats):
+            prefix = "" if result.policy == DEFAULT_POLICY else f"{result.policy}/"
+            stats = {prefix + name: value for name, value in result.stats.items()}
         return {
             "steps": self.steps,
             "episodes": self.episodes,
             "return": self.mean_return,
             **{f"{policy}/return": _mean(own) for policy, own in self.by_policy.items()},
             "seconds": time.monotonic() - self.begin,
-            **{prefix + name: value for name, value in result.stats.items()},
+            **stats,
         }
 
     def get_state(self) -> dict[str, Any]:
@@ -83,11 +92,18 @@ def _mean(returns: deque[float]) -> float:
     return float(np.mean(returns)) if len(returns) == WINDOW else float("nan")
 
 
-class Report(Operator[TrainStats, dict[str, float]]):
-    """Each training result as a row of figures, with what the workers reported meanwhile."""
+class Report(Operator[Any, dict[str, float]]):
+    """Each item as a row of figures, with what the workers reported meanwhile.
 
-    def __init__(self, workers: AnyWorkers) -> None:
+    A batch that was only stored gives a row without figures of a loss; with `stores` it stays
+    unread, so that reporting brings no rollout into the driver.
+    """
+
+    takes_ref = True
+
+    def __init__(self, workers: AnyWorkers, *, stores: bool = False) -> None:
         self.workers = workers
+        self.stores = stores
         self.progress = Progress()
 
     def on_start(self, ctx: Context) -> None:
@@ -95,9 +111,12 @@ class Report(Operator[TrainStats, dict[str, float]]):
         self.progress = Progress()
         ctx.on_metrics(self.progress.record)
 
-    def __call__(self, result: TrainStats) -> dict[str, float]:
+    def __call__(self, item: Any) -> dict[str, float]:
         """One row."""
-        return self.progress.row(result)
+        item = unpaired(item)
+        if isinstance(item, Ref) and not self.stores:
+            item = item.get()
+        return self.progress.row(item)
 
     def get_state(self) -> dict[str, Any]:
         """What was counted so far."""
@@ -109,7 +128,32 @@ class Report(Operator[TrainStats, dict[str, float]]):
 
 
 def ReportMetrics(  # noqa: N802 - an operator, under the paper's name
-    train_op: Flow[TrainStats], workers: AnyWorkers
+    train_op: Flow[Any], workers: AnyWorkers
 ) -> Flow[dict[str, float]]:
-    """Training results as rows of figures: steps, episodes, mean return, and the loss's own."""
-    return train_op.for_each(Report(workers))
+    """Training results as rows of figures: steps, episodes, mean return, and the loss's own.
+
+    >>> from rillflow.algorithms import ppo
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(ppo.Config())
+    >>> flow = ReportMetrics(ppo.plan(ParallelRollouts(workers), workers), workers)
+    >>> sorted(flow.take(1, engine="sim")[0])  # doctest: +NORMALIZE_WHITESPACE
+    ['entropy', 'episodes', 'kl', 'policy_loss', 'return', 'seconds', 'steps', 'value_loss']
+
+    Items that are no training results, such as the batches of a branch that stores them, give rows
+    without figures of a loss.
+    """
+    return train_op.for_each(Report(workers, stores=_stores(train_op.node)))
+
+
+def _stores(node: Node) -> bool:
+    """Whether items come here that a `StoreToReplayBuffer` has passed on."""
+    from rillflow.rl.replay import StoreToReplayBuffer
+
+    while len(node.inputs) == 1:
+        if isinstance(node.options.get("fn"), StoreToReplayBuffer):
+            return True
+        node = node.inputs[0]
+    if node.kind != "union":
+        return False
+    return any(_stores(node.inputs[i]) for i in node["outputs"])

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, overload
 
 from rillflow.actors.multi_agent_worker import MultiAgentWorker
 from rillflow.batch import MultiAgentBatch, SampleBatch
-from rillflow.errors import BuildError
+from rillflow.errors import BuildError, RunError, dual_error
 from rillflow.graph.flow import Flow
 from rillflow.graph.handles import Actors, Handle
 from rillflow.graph.node import Node
 from rillflow.graph.parallel import ParallelFlow
 from rillflow.graph.stream import Stream
 from rillflow.ops.context import Operator
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.config import AlgorithmConfig, refused
+from rillflow.rl.fields import type_problems
+from rillflow.rl.pairs import unpaired
 from rillflow.rl.workers import PolicyWorkers, placement_of
 
 
@@ -46,6 +48,31 @@ class MultiAgentConfig:
     rollout_fragment_length: int = 32
     """steps of each environment per rollout"""
 
+    def validate(self) -> None:
+        """Refuse types and numbers that cannot work, all at once."""
+        wrong = type_problems(self)
+        if not isinstance(self.policies, Mapping) or not self.policies:
+            wrong.append(f"policies must be a dict of settings by name, got {self.policies!r}")
+        else:
+            wrong += [
+                f"policies[{name!r}] must be the Config of an algorithm, got {cfg!r}"
+                for name, cfg in self.policies.items()
+                if not isinstance(cfg, AlgorithmConfig)
+            ]
+        if not callable(self.policy_mapping) and not isinstance(self.policy_mapping, Mapping):
+            wrong.append(
+                "policy_mapping must be a dict or a function from an agent's name to a policy's, "
+                f"got {self.policy_mapping!r}"
+            )
+        least = {"num_workers": 0, "num_envs_per_worker": 1, "rollout_fragment_length": 1}
+        wrong += [
+            f"{name} must be at least {number}, got {found!r}"
+            for name, number in least.items()
+            if isinstance(found := getattr(self, name), int) and found < number
+        ]
+        if wrong:
+            raise refused(type(self), wrong)
+
 
 class MultiAgentWorkers(Handle):
     """Rollout workers that act with several policies."""
@@ -55,6 +82,7 @@ class MultiAgentWorkers(Handle):
     def __init__(self, config: MultiAgentConfig) -> None:
         from rillflow.envs.groups import make_multi_agent_envs
 
+        config.validate()
         self.config = config
         envs = make_multi_agent_envs(
             config.env,
@@ -71,8 +99,8 @@ class MultiAgentWorkers(Handle):
                 f"mapping uses {sorted(envs.groups)}. Map an agent to each, or leave them out."
             )
         settings = {
-            name: _settings_in(config, cfg, len(envs.groups[name].agents))
-            for name, cfg in config.policies.items()
+            name: _settings_in(config, name, len(envs.groups[name].agents))
+            for name in config.policies
         }
         specs = {
             name: settings[name].policy_spec(group.observation_space, group.action_space)
@@ -101,11 +129,7 @@ class MultiAgentWorkers(Handle):
                 "trains: plan(Select(stream, policy=...), workers)."
             )
         if policy not in self.policies:
-            near = difflib.get_close_matches(policy, self.policies, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise BuildError(
-                f"there is no policy {policy!r}; there are {', '.join(self.policies)}.{hint}"
-            )
+            raise BuildError(_no_policy(policy, self.policies))
         return self.policies[policy]
 
     def __len__(self) -> int:
@@ -128,8 +152,11 @@ class SelectExperiences(Operator[MultiAgentBatch, SampleBatch]):
     def __init__(self, policy: str) -> None:
         self.policy = policy
 
-    def __call__(self, batch: MultiAgentBatch) -> SampleBatch:
+    def __call__(self, item: MultiAgentBatch | Any) -> SampleBatch:
         """The batch of that policy."""
+        batch: MultiAgentBatch = unpaired(item)
+        if self.policy not in batch:
+            raise dual_error(RunError, _no_policy(self.policy, batch), KeyError(self.policy))
         return batch[self.policy]
 
 
@@ -139,6 +166,8 @@ def Select(stream: ParallelFlow[Any], policy: str) -> ParallelFlow[SampleBatch]:
 def Select(stream: Flow[Any], policy: str) -> Flow[SampleBatch]: ...
 def Select(stream: Any, policy: str) -> Any:  # noqa: N802 - an operator, under the paper's name
     """The experience of one policy; a plan on it trains that policy."""
+    if not isinstance(policy, str):
+        raise BuildError(f"Select takes the name of a policy, got {policy!r}.")
     return stream.for_each(SelectExperiences(policy))
 
 
@@ -153,10 +182,20 @@ def selected_policy(node: Node) -> str | None:
         node = node.inputs[0]
 
 
-def _settings_in(config: MultiAgentConfig, cfg: AlgorithmConfig, agents: int) -> AlgorithmConfig:
+def _no_policy(policy: str, policies: Collection[str]) -> str:
+    near = difflib.get_close_matches(policy, policies, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"there is no policy {policy!r}; there are {', '.join(policies)}.{hint}"
+
+
+def _settings_in(config: MultiAgentConfig, policy: str, agents: int) -> AlgorithmConfig:
     """A policy's settings with what the environment decides: how much experience it gets."""
+    try:
+        cfg = config.policies[policy].resolved()
+    except BuildError as error:
+        raise BuildError(f"policy {policy!r}: {error}") from None
     return dataclasses.replace(
-        cfg.resolved(),
+        cfg,
         env=config.env,
         env_config=config.env_config,
         num_workers=config.num_workers,

@@ -1,12 +1,11 @@
-"""What the algorithms that learn q values from replay share: settings, rows, loss, results."""
+"""What the algorithms that learn q values share: settings, rows, loss."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rillflow.errors import BuildError
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.config import AlgorithmConfig, refused
 from rillflow.rl.results import Loss
 
 if TYPE_CHECKING:
@@ -16,32 +15,14 @@ Rows = dict[str, "torch.Tensor"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class QConfig(AlgorithmConfig):
-    """Settings of q learning with replay and a target network."""
+class QNetworkConfig(AlgorithmConfig):
+    """Settings of q learning with a target network, wherever its rows come from."""
 
     lr: float = 1e-3
     activation: str = "relu"
     grad_clip: float | None = 10.0
     num_envs_per_worker: int = 8
     rollout_fragment_length: int = 8
-    train_batch_size: int = 64
-    """rows per optimiser step"""
-    learning_starts: int = 1000
-    """rows in replay before learning begins, all shards together"""
-    buffer_size: int = 50_000
-    """rows that replay holds, all shards together"""
-    num_replay_buffer_shards: int = 1
-    """replay actors that share the rows"""
-    prioritized_replay: bool = False
-    """whether rows with large errors are drawn more often"""
-    prioritized_replay_alpha: float = 0.6
-    """how much priorities count: 0 not at all, 1 in proportion"""
-    prioritized_replay_beta: float = 0.4
-    """how much importance weights correct for that: 1 wholly"""
-    prioritized_replay_epsilon: float = 1e-6
-    """added to every priority, so that no row is lost for good"""
-    training_intensity: float = 8.0
-    """rows trained for each step sampled"""
     target_network_update_freq: int = 2000
     """rows trained between two updates of the target network"""
     n_step: int = 1
@@ -67,12 +48,6 @@ class QConfig(AlgorithmConfig):
         """Rows trained between two updates of the target network."""
         return self.target_network_update_freq
 
-    @property
-    def train_turns(self) -> float:
-        """Training batches for each round of rollouts, so that `training_intensity` holds."""
-        sampled = self.fragment_steps * max(1, self.num_workers)
-        return self.training_intensity * sampled / self.train_batch_size
-
     def exploration(self, worker: int, steps: int) -> float:
         """A line from the first rate to the last, by the steps of all workers."""
         done = min(1.0, steps * max(1, self.num_workers) / max(1, self.epsilon_timesteps))
@@ -81,17 +56,73 @@ class QConfig(AlgorithmConfig):
     def validate(self) -> None:
         """Refuse numbers that cannot work, all at once."""
         super().validate()
-        wrong = [
+        wrong = self._wrong()
+        if wrong:
+            raise refused(type(self), wrong)
+
+    def _wrong(self) -> list[str]:
+        wrong = self._below_one("target_network_update_freq", "n_step")
+        for name in ("initial_epsilon", "final_epsilon"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                wrong.append(f"{name} must be between 0 and 1, got {getattr(self, name)!r}")
+        return wrong
+
+    def _below_one(self, *names: str) -> list[str]:
+        return [
             f"{name} must be at least 1, got {getattr(self, name)!r}"
-            for name in (
-                "train_batch_size",
-                "learning_starts",
-                "num_replay_buffer_shards",
-                "target_network_update_freq",
-                "n_step",
-            )
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
+            for name in names
+            if getattr(self, name) < 1
         ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConfig(QNetworkConfig):
+    """Settings of q learning with replay and a target network."""
+
+    train_batch_size: int = 64
+    """rows per optimiser step"""
+    learning_starts: int = 1000
+    """rows in replay before learning begins, all shards together"""
+    buffer_size: int = 50_000
+    """rows that replay holds, all shards together"""
+    num_replay_buffer_shards: int = 1
+    """replay actors that share the rows"""
+    prioritized_replay: bool = False
+    """whether rows with large errors are drawn more often"""
+    prioritized_replay_alpha: float = 0.6
+    """how much priorities count: 0 not at all, 1 in proportion"""
+    prioritized_replay_beta: float = 0.4
+    """how much importance weights correct for that: 1 wholly"""
+    prioritized_replay_epsilon: float = 1e-6
+    """added to every priority, so that no row is lost for good"""
+    training_intensity: float = 8.0
+    """rows trained for each step sampled"""
+
+    @property
+    def train_turns(self) -> float:
+        """Training batches for each round of rollouts, so that `training_intensity` holds."""
+        sampled = self.fragment_steps * max(1, self.num_workers)
+        return self.training_intensity * sampled / self.train_batch_size
+
+    @property
+    def replay_options(self) -> dict[str, Any]:
+        """What one replay actor is made with: its share of the rows."""
+        shards = self.num_replay_buffer_shards
+        return {
+            "capacity": -(-self.buffer_size // shards),
+            "learning_starts": -(-self.learning_starts // shards),
+            "train_batch_size": self.train_batch_size,
+            "prioritized": self.prioritized_replay,
+            "alpha": self.prioritized_replay_alpha,
+            "beta": self.prioritized_replay_beta,
+            "epsilon": self.prioritized_replay_epsilon,
+            "n_step": self.n_step,
+            "gamma": self.gamma,
+        }
+
+    def _wrong(self) -> list[str]:
+        wrong = super()._wrong()
+        wrong += self._below_one("learning_starts", "num_replay_buffer_shards")
         if self.buffer_size < self.learning_starts:
             wrong.append(
                 f"buffer_size must be at least learning_starts ({self.learning_starts}), "
@@ -99,19 +130,15 @@ class QConfig(AlgorithmConfig):
             )
         if self.training_intensity <= 0:
             wrong.append(f"training_intensity must be above 0, got {self.training_intensity!r}")
-        for name in ("initial_epsilon", "final_epsilon"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                wrong.append(f"{name} must be between 0 and 1, got {getattr(self, name)!r}")
-        if wrong:
-            raise BuildError(f"{type(self).__name__}: " + "; ".join(wrong) + ".")
+        return wrong
 
 
-def postprocess(policy: Any, batch: Rows, cfg: QConfig) -> Rows:
+def postprocess(policy: Any, batch: Rows, cfg: QNetworkConfig) -> Rows:
     """A postprocessor for batches from replay, which are rows already: without the time axis."""
     return {name: column.flatten(0, 1) for name, column in batch.items()}
 
 
-def loss(policy: Any, rows: Rows, cfg: QConfig) -> Loss:
+def loss(policy: Any, rows: Rows, cfg: QNetworkConfig) -> Loss:
     """Huber's function of the TD errors, weighted by how likely each row was drawn.
 
     `next_q` of the rows are the target network's values of `next_obs`, from the learner.

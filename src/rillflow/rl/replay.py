@@ -2,64 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
-from rillflow.batch import SampleBatch
+from rillflow.batch import Array, SampleBatch
 from rillflow.errors import RunError
 from rillflow.graph.flow import Flow
 from rillflow.graph.handles import Actors
 from rillflow.graph.parallel import ParallelFlow
 from rillflow.ops.context import Context, Operator
 from rillflow.ops.sources import from_actors
-from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.q_learning import QConfig
-from rillflow.rl.results import RowStats, TrainStats
+from rillflow.rl.results import RowStats
 from rillflow.rl.train import learner_of
 from rillflow.rl.workers import Workers
 from rillflow.types import Placement
 
+RLLIB_APEX = QConfig(prioritized_replay=True, buffer_size=10_000, train_batch_size=512)
+"""replay for settings that say nothing of it: the defaults of the original Ape-X in RLlib"""
 
-def create_replay_actors(
-    cfg: AlgorithmConfig | None = None, *, placement: Placement = "process"
-) -> Actors:
+
+def create_replay_actors(cfg: Any = None, *, placement: Placement = "process") -> Actors:
     """The shards of replay that a configuration asks for; starts nothing.
 
     >>> from rillflow.algorithms import apex
     >>> create_replay_actors(apex.Config(num_replay_buffer_shards=4))
     <4 actors 'replay' of ReplayActor>
     """
-    cfg = cfg if isinstance(cfg, QConfig) else QConfig(prioritized_replay=True)
+    cfg = cfg if isinstance(cfg, QConfig) else RLLIB_APEX
     shards = cfg.num_replay_buffer_shards
-    return Actors.of(
-        ReplayActor,
-        shards,
-        -(-cfg.buffer_size // shards),
-        -(-cfg.learning_starts // shards),
-        cfg.train_batch_size,
-        prioritized=cfg.prioritized_replay,
-        alpha=cfg.prioritized_replay_alpha,
-        beta=cfg.prioritized_replay_beta,
-        epsilon=cfg.prioritized_replay_epsilon,
-        n_step=cfg.n_step,
-        gamma=cfg.gamma,
-        name="replay",
-        placement=placement,
-    )
+    return Actors.of(ReplayActor, shards, name="replay", placement=placement, **cfg.replay_options)
 
 
 class StoreToReplayBuffer(Operator[Any, Any]):
     """Send each batch to the replay actors in turn, and pass it on.
 
-    What comes unread from a worker, behind `gather_async`, goes on unread.
+    >>> from rillflow.algorithms import apex
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(apex.Config())
+    >>> store = StoreToReplayBuffer(create_replay_actors(workers.config))
+    >>> with ParallelRollouts(workers, mode="async").for_each(store).run("sim") as run:
+    ...     shapes = [next(run).shape for _ in range(4)]
+    ...     shapes, run.ledger().balances()[0].done
+    ([(8, 8), (8, 8), (8, 8), (8, 8)], {'stored': 4})
+
+    What comes unread from a worker, behind `gather_async`, goes on unread: it reaches the replay
+    actor without a copy in the driver. The ledger counts the item as stored.
     """
 
     takes_ref = True
 
-    def __init__(self, *, actors: Actors) -> None:
+    def __init__(self, actors: Actors) -> None:
         self.actors = actors
         self.turn = 0
 
@@ -71,24 +69,54 @@ class StoreToReplayBuffer(Operator[Any, Any]):
         return batch
 
 
-def ParallelReplay(*, actors: Actors) -> ParallelFlow[SampleBatch]:  # noqa: N802 - the paper's name
-    """Training batches of each replay actor."""
-    replays: ParallelFlow[SampleBatch] = from_actors(
-        actors, "replay", concat=SampleBatch.concat, name="replay"
-    )
-    return replays
+def ParallelReplay(actors: Actors) -> ParallelFlow[SampleBatch]:  # noqa: N802 - the paper's name
+    """Training batches of each replay actor, as a parallel flow.
+
+    >>> ParallelReplay(create_replay_actors()).gather_sync()
+    Flow(gather_sync)
+
+    A replay actor gives nothing before it holds its share of `learning_starts` rows.
+    """
+    return from_actors(actors, "replay", concat=SampleBatch.concat, label="replay")
 
 
-def Replay(*, actors: Actors, num_async: int = 4) -> Flow[SampleBatch]:  # noqa: N802 - likewise
-    """Training batches of all replay actors as they are ready, at most `num_async` ahead."""
-    return ParallelReplay(actors=actors).gather_async(num_async=num_async)
+def Replay(actors: Actors, *, num_async: int = 4) -> Flow[SampleBatch]:  # noqa: N802 - likewise
+    """Training batches of all replay actors as they are ready, at most `num_async` ahead of each.
+
+    >>> from rillflow.algorithms import apex
+    >>> from rillflow.graph.merge import Concurrently
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(apex.Config(learning_starts=100, train_batch_size=32))
+    >>> actors = create_replay_actors(workers.config)
+    >>> store_op = ParallelRollouts(workers, mode="async").for_each(StoreToReplayBuffer(actors))
+    >>> flow = Concurrently([store_op, Replay(actors)], output_indexes=[1])
+    >>> [batch.steps for batch in flow.take(3, engine="sim")]
+    [32, 32, 32]
+    """
+    return ParallelReplay(actors).gather_async(num_async=num_async)
 
 
 class UpdateReplayPriorities(Operator[Any, Any]):
     """Send TD errors to the replay actors that the rows came from, and pass the item on.
 
-    Behind training it uses the errors of the result. Before training, on batches from replay, it
-    needs the workers, with whose learner it computes them.
+    Behind training it uses the errors of the result; each actor is sent those of its own rows.
+    Before training, on batches from replay, it needs the workers, with whose learner it computes
+    them: one more pass over the batch.
+
+    >>> from rillflow.algorithms import apex
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.train import TrainOneStep
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> from rillflow.graph.merge import Concurrently
+    >>> workers = create_rollout_workers(apex.Config(learning_starts=100, train_batch_size=32))
+    >>> actors = create_replay_actors(workers.config)
+    >>> store_op = ParallelRollouts(workers, mode="async").for_each(StoreToReplayBuffer(actors))
+    >>> train_op = Replay(actors).for_each(TrainOneStep(workers))
+    >>> train_op = train_op.for_each(UpdateReplayPriorities())
+    >>> flow = Concurrently([store_op, train_op], output_indexes=[1])
+    >>> sorted(flow.take(1, engine="sim")[0].rows)
+    ['keys', 'td_errors']
     """
 
     def __init__(self, workers: Workers | None = None) -> None:
@@ -96,34 +124,48 @@ class UpdateReplayPriorities(Operator[Any, Any]):
 
     def __call__(self, item: Any, ctx: Context) -> Any:
         """Send each shard what is its own."""
-        keys, errors = self._errors(unpaired(item), ctx)
-        priorities = np.abs(errors)
-        shards = keys >> KEY_BITS
+        found = unpaired(item)
+        if isinstance(found, SampleBatch) and self.workers is not None:
+            found = learner_of(self.workers, ctx).assess(found)
+        keys, errors = _errors_of(found)
         for actor in ctx.sources:
-            own = shards == actor.index
+            own = keys >> KEY_BITS == actor.index
             if own.any():
-                ctx.send(actor, "update_priorities", keys[own], priorities[own])
+                ctx.send(actor, "update_priorities", keys[own], np.abs(errors[own]))
         return item
 
-    def _errors(self, item: Any, ctx: Context) -> tuple[Any, Any]:
-        if isinstance(item, SampleBatch) and "td_errors" in item and "keys" in item:
-            return item["keys"].reshape(-1), item["td_errors"].reshape(-1)
-        if isinstance(item, SampleBatch) and self.workers is not None:
-            item = learner_of(self.workers, ctx).assess(item)
-        if not isinstance(item, RowStats) or not {"keys", "td_errors"} <= item.rows.keys():
-            raise RunError(
-                "UpdateReplayPriorities needs `td_errors` and `keys` of each row, which the loss "
-                f"puts among its figures; found {item!r}. Before training, give it the workers: "
-                "UpdateReplayPriorities(workers)."
-            )
-        return item.rows["keys"], item.rows["td_errors"]
+
+def _errors_of(item: Any) -> tuple[Array, Array]:
+    """Keys and TD errors of the rows of a training result, or of a batch that has them."""
+    rows = item.rows if isinstance(item, RowStats) else item
+    if not isinstance(rows, Mapping) or not {"keys", "td_errors"} <= rows.keys():
+        raise RunError(
+            "UpdateReplayPriorities needs `td_errors` and `keys` of each row, which the loss "
+            f"puts among its figures; found {item!r}. Before training, give it the workers: "
+            "UpdateReplayPriorities(workers)."
+        )
+    return np.ravel(rows["keys"]), np.ravel(rows["td_errors"])
 
 
-class UpdateTargetNetwork(Operator[TrainStats, TrainStats]):
+class UpdateTargetNetwork(Operator[Any, Any]):
     """Copy the trained network to the target network, each time `freq` more rows were trained.
 
-    The learner then no longer does so by itself. With `in_workers` the workers, which compute
-    gradients, are sent the new target network too.
+    >>> from rillflow.algorithms import async_dqn
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.train import ApplyGradients, ComputeGradients
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(async_dqn.Config(num_envs_per_worker=4, n_step=1))
+    >>> grads = ParallelRollouts(workers).par_for_each(ComputeGradients()).gather_async()
+    >>> update = UpdateTargetNetwork(workers, freq=100, in_workers=True)
+    >>> flow = grads.for_each(ApplyGradients(workers)).for_each(update, name="update")
+    >>> with flow.run("sim") as run:
+    ...     rows = sum(next(run).steps for _ in range(10))
+    ...     run.stats().operator("update").counters["target_updates"] == rows // 100
+    True
+
+    It stands behind the operator that trains; the learner then no longer updates the network by
+    itself. With `in_workers` the workers, which compute gradients, are sent the new target network
+    too. Each update is counted as `target_updates`.
     """
 
     def __init__(self, workers: Workers, freq: int, *, in_workers: bool = False) -> None:
@@ -136,15 +178,22 @@ class UpdateTargetNetwork(Operator[TrainStats, TrainStats]):
         """From now on the target network changes here alone."""
         learner_of(self.workers, ctx).target_freq = None
 
-    def __call__(self, result: TrainStats, ctx: Context) -> TrainStats:
+    def __call__(self, result: Any, ctx: Context) -> Any:
         """Count the rows of one result."""
-        self.since += result.steps
+        self.since += unpaired(result).steps
         if self.since >= self.freq:
             self.since %= self.freq
             learner = learner_of(self.workers, ctx)
+            if learner.version == 0:
+                raise RunError(
+                    "UpdateTargetNetwork updates the target network of the learner in the driver, "
+                    "but that one has not trained: a LearnerThread did, which updates its own by "
+                    "`target_network_update_freq`. Leave UpdateTargetNetwork out."
+                )
             learner.update_target()
             ctx.count("target_updates")
             if self.in_workers:
                 target = ctx.put(self.workers.message(learner.get_target_weights()))
-                ctx.send(self.workers.actors, "set_target", target, key="target")
+                key = f"target of {self.workers.weights_key}"
+                ctx.send(self.workers.actors, "set_target", target, key=key)
         return result

@@ -45,10 +45,14 @@ class RowStats(TrainStats):
 
 @dataclass(frozen=True)
 class Learned(RowStats):
-    """A result of a learner on its own thread, with the weights that it led to.
+    """A training result with the weights that it led to, on its way to whoever publishes them.
 
     Nobody changes these weights any more: no thread reads live parameters of another.
     """
 
     weights: dict[str, Array]
     version: int
+
+    def result(self, policy: str) -> RowStats:
+        """The result alone, of the policy of this name."""
+        return RowStats(self.steps, self.stats, self.rows, policy=policy)

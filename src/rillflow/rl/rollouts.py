@@ -12,6 +12,7 @@ from rillflow.graph.flow import Flow
 from rillflow.graph.parallel import ParallelFlow
 from rillflow.ops.context import Operator
 from rillflow.ops.sources import from_actors
+from rillflow.rl.pairs import unpaired
 from rillflow.rl.workers import AnyWorkers
 
 Rollouts = ParallelFlow[SampleBatch] | Flow[SampleBatch]
@@ -38,12 +39,12 @@ def ParallelRollouts(  # noqa: N802 - an operator, under the paper's name
     `bulk_sync`: one concatenated batch per round. `async`: fragments as they are ready.
     """
     rollouts: ParallelFlow[Any] = from_actors(
-        workers.actors, "sample", concat=workers.concat, name="rollouts"
+        workers.actors, "sample", concat=workers.concat, label="rollouts"
     )
     if mode is None:
         return rollouts
     if mode == "bulk_sync":
-        return rollouts.gather_sync().for_each(workers.concat, name="concat")
+        return rollouts.gather_sync().for_each(workers.concat)
     if mode == "async":
         return rollouts.gather_async(num_async=num_async)
     raise BuildError(f"ParallelRollouts: unknown mode {mode!r}; choose 'bulk_sync' or 'async'.")
@@ -53,7 +54,7 @@ def bulk_sync(rollouts: Rollouts) -> Flow[SampleBatch]:
     """One concatenated batch per round of all workers; what is gathered already stays as it is."""
     if isinstance(rollouts, Flow):
         return rollouts
-    return rollouts.gather_sync().for_each(SampleBatch.concat, name="concat")
+    return rollouts.gather_sync().for_each(SampleBatch.concat)
 
 
 def as_ready(rollouts: Rollouts, num_async: int = 1) -> Flow[SampleBatch]:
@@ -72,9 +73,9 @@ class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
         self.min_batch_size = min_batch_size
         self.parts: list[SampleBatch] = []
 
-    def __call__(self, batch: SampleBatch) -> list[SampleBatch]:
+    def __call__(self, batch: SampleBatch | Any) -> list[SampleBatch]:
         """Nothing yet, or one batch."""
-        self.parts.append(batch)
+        self.parts.append(unpaired(batch))
         if sum(time * envs for time, envs in (p.shape for p in self.parts)) < self.min_batch_size:
             return []
         parts, self.parts = self.parts, []
@@ -97,10 +98,11 @@ class StandardizeFields(Operator[SampleBatch, SampleBatch]):
     def __init__(self, fields: list[str]) -> None:
         self.fields = fields
 
-    def __call__(self, batch: SampleBatch) -> SampleBatch:
+    def __call__(self, batch: SampleBatch | Any) -> SampleBatch:
         """The batch with those columns standardised."""
-        columns = {}
+        batch, columns = unpaired(batch), {}
         for name in self.fields:
             column = batch[name]
             columns[name] = (column - column.mean()) / max(1e-4, float(np.std(column)))
-        return batch.with_columns(**columns)
+        whole: SampleBatch = batch.with_columns(**columns)
+        return whole

@@ -10,7 +10,7 @@ import numpy as np
 from rillflow.batch import SampleBatch
 from rillflow.ops.context import Context, Operator
 from rillflow.rl.pairs import unpaired
-from rillflow.rl.results import Gradients, Learned, RowStats, TrainStats
+from rillflow.rl.results import Gradients, Learned, TrainStats
 from rillflow.rl.weights import published_of
 from rillflow.rl.workers import Workers
 
@@ -32,57 +32,82 @@ def learner_of(workers: Workers, ctx: Context) -> Learner:
 class TrainOneStep(Operator[Any, TrainStats]):
     """Learn from a batch in the driver, then publish the new weights to all workers.
 
-    What a learner on its own thread has trained already is not trained again: it is counted, and
-    its weights are published.
+    >>> from rillflow.algorithms import a2c
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(a2c.Config(num_workers=2))
+    >>> train_op = ParallelRollouts(workers, mode="bulk_sync").for_each(TrainOneStep(workers))
+    >>> sorted(train_op.take(1, engine="sim")[0].stats)
+    ['entropy', 'policy_loss', 'value_loss']
+
+    `num_sgd_iter` passes over the batch, in shuffled minibatches of `sgd_minibatch_size` rows, or
+    the whole batch at once. What a learner on its own thread has trained already is not trained
+    again: it is counted, and its weights are published. If the flow has an `UpdateWorkerWeights`,
+    the new weights are kept ready for it instead of being sent. The ledger counts the item as
+    trained.
     """
 
     def __init__(
         self, workers: Workers, *, num_sgd_iter: int = 1, sgd_minibatch_size: int | None = None
     ) -> None:
         self.workers = workers
-        self.num_sgd_iter = num_sgd_iter
-        self.sgd_minibatch_size = sgd_minibatch_size
+        self.passes = num_sgd_iter, sgd_minibatch_size
 
     def on_start(self, ctx: Context) -> None:
         """Workers begin with the learner's weights."""
-        published_of(self.workers, ctx).send(ctx, self.workers, self.workers.actors)
+        published_of(self.workers, ctx).send(ctx, self.workers.actors)
 
     def __call__(self, item: SampleBatch | Learned | Any, ctx: Context) -> TrainStats:
         """Train, mark, publish."""
         item = unpaired(item)
-        published = published_of(self.workers, ctx)
-        result: TrainStats
-        if isinstance(item, Learned):
-            published.renew(item.weights, item.version)
-            result = RowStats(item.steps, item.stats, item.rows)
-        else:
-            learner = learner_of(self.workers, ctx)
-            result = learner.train(item, self.num_sgd_iter, self.sgd_minibatch_size)
-            published.renew(learner.get_weights(), learner.version)
+        if not isinstance(item, Learned):
+            item = learner_of(self.workers, ctx).learn(item, *self.passes)
         ctx.mark("trained")
-        if not published.on_demand:
-            published.send(ctx, self.workers, self.workers.actors)
-        return dataclasses.replace(result, policy=self.workers.policy)
+        published_of(self.workers, ctx).publish(item, ctx)
+        return item.result(self.workers.policy)
 
 
-class ComputeGradients(Operator[SampleBatch, Gradients]):
-    """Gradients of a batch, inside the worker that made it: `rollouts.par_for_each(...)`."""
+class ComputeGradients(Operator[Any, Gradients]):
+    """Gradients of a batch, inside the worker that made it, with that worker's weights.
 
-    def __call__(self, batch: SampleBatch, ctx: Context) -> Gradients:
+    >>> from rillflow.algorithms import a3c
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(a3c.Config(num_workers=2))
+    >>> ParallelRollouts(workers).par_for_each(ComputeGradients()).gather_async()
+    Flow(gather_async)
+
+    Some operator of the flow, such as `ApplyGradients`, sends the workers their first weights.
+    """
+
+    def __call__(self, batch: SampleBatch | Any, ctx: Context) -> Gradients:
         """Gradients with the weights of the actor it runs in."""
         gradients: Gradients = ctx.actor.compute_gradients(unpaired(batch))
         return gradients
 
 
 class ApplyGradients(Operator[Any, TrainStats]):
-    """One optimiser step in the driver; the new weights go to whoever made the gradients."""
+    """One optimiser step in the driver; the new weights go to whoever made the gradients.
+
+    >>> from rillflow.algorithms import a3c
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(a3c.Config(num_workers=2))
+    >>> grads = ParallelRollouts(workers).par_for_each(ComputeGradients()).gather_async()
+    >>> with grads.for_each(ApplyGradients(workers)).run("sim") as run:
+    ...     results = [next(run) for _ in range(3)]
+    ...     run.shared[workers.learner_key].version
+    3
+
+    The ledger counts the item as trained.
+    """
 
     def __init__(self, workers: Workers) -> None:
         self.workers = workers
 
     def on_start(self, ctx: Context) -> None:
         """Workers begin with the learner's weights."""
-        published_of(self.workers, ctx).send(ctx, self.workers, self.workers.actors)
+        published_of(self.workers, ctx).send(ctx, self.workers.actors)
 
     def __call__(self, gradients: Gradients | Any, ctx: Context) -> TrainStats:
         """Step, mark, answer."""
@@ -91,20 +116,23 @@ class ApplyGradients(Operator[Any, TrainStats]):
         ctx.mark("trained")
         published = published_of(self.workers, ctx)
         published.renew(learner.get_weights(), learner.version)
-        published.send(ctx, self.workers, ctx.sources)
+        published.send(ctx, ctx.sources)
         return dataclasses.replace(result, policy=self.workers.policy)
 
 
-class AverageGradients(Operator[list[Gradients], Gradients]):
+class AverageGradients(Operator[Any, Gradients]):
     """The mean of several gradients, weighted by the steps they were made from.
 
     >>> one, three = Gradients({"w": np.zeros(1)}, 1, {}), Gradients({"w": np.full(1, 4.0)}, 3, {})
     >>> AverageGradients()([one, three]).values["w"]
     array([3.])
+
+    Behind `batch(n)` or `gather_sync`, which give lists.
     """
 
-    def __call__(self, gradients: list[Gradients]) -> Gradients:
+    def __call__(self, items: list[Gradients | Any]) -> Gradients:
         """One gradient for all."""
+        gradients: list[Gradients] = [unpaired(item) for item in unpaired(items)]
         steps = sum(g.steps for g in gradients)
         values: dict[str, Any] = {
             name: sum(np.asarray(g.values[name]) * (g.steps / steps) for g in gradients)

@@ -9,6 +9,7 @@ from rillflow.batch import Array
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.ops.context import Context, Operator
 from rillflow.policies.make import first_weights
+from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers
 from rillflow.types import Ref
 
@@ -16,7 +17,8 @@ from rillflow.types import Ref
 class Published:
     """The newest weights of a policy, serialised once per version."""
 
-    def __init__(self, weights: dict[str, Array]) -> None:
+    def __init__(self, workers: Workers, weights: dict[str, Array]) -> None:
+        self.workers = workers
         self.weights = weights
         self.version = 0
         self.on_demand = False
@@ -27,13 +29,18 @@ class Published:
         """These are newer."""
         self.weights, self.version, self._ref = weights, version, None
 
-    def send(
-        self, ctx: Context, workers: Workers, to: Actors | ActorHandle | Iterable[ActorHandle]
-    ) -> None:
-        """Send them to actors; whoever has this version already is passed over."""
+    def publish(self, learned: Learned, ctx: Context) -> None:
+        """These are newer: send them to all workers, or keep them ready for who will."""
+        self.renew(learned.weights, learned.version)
+        if not self.on_demand:
+            self.send(ctx, self.workers.actors)
+
+    def send(self, ctx: Context, to: Actors | ActorHandle | Iterable[ActorHandle]) -> None:
+        """Send them to workers; whoever has this version already is passed over."""
         if self._ref is None:
-            self._ref = ctx.put(workers.message(self.weights))
-        ctx.send(to, "set_weights", self._ref, version=self.version, key=workers.weights_key)
+            self._ref = ctx.put(self.workers.message(self.weights))
+        key = self.workers.weights_key
+        ctx.send(to, "set_weights", self._ref, version=self.version, key=key)
 
     def get_state(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -48,7 +55,7 @@ def published_of(workers: Workers, ctx: Context) -> Published:
     """What the operators of a run share; at first the weights that the run's seed gives."""
 
     def make() -> Published:
-        return Published(first_weights(workers.spec, workers.seed(ctx.seed)))
+        return Published(workers, first_weights(workers.spec, workers.seed(ctx.seed)))
 
     return ctx.shared(workers.weights_key, make)
 
@@ -64,14 +71,18 @@ class UpdateWorkerWeights(Operator[Any, Any]):
     >>> [batch.shape for batch in rollouts.take(2, engine="sim")]
     [(8, 8), (8, 8)]
 
-    With `delay`, only after a worker has made so many steps since it was last sent weights. Weights
-    are then sent here alone: operators that train only keep them ready.
+    With `delay`, only after a worker has made so many steps since it was last sent weights; by
+    default the `max_weight_sync_delay` of the workers' settings, or none if they have no such
+    setting. A version that a worker has already is not sent again. In a flow with this operator
+    weights are sent here alone: operators that train only keep them ready.
     """
 
     takes_ref = True
 
-    def __init__(self, workers: Workers, delay: int = 0) -> None:
+    def __init__(self, workers: Workers, delay: int | None = None) -> None:
         self.workers = workers
+        if delay is None:
+            delay = getattr(workers.config, "max_weight_sync_delay", 0)
         self.delay = delay
         self.steps: dict[str, int] = {}
 
@@ -79,15 +90,17 @@ class UpdateWorkerWeights(Operator[Any, Any]):
         """Workers begin with the learner's weights."""
         published = published_of(self.workers, ctx)
         published.on_demand = True
-        published.send(ctx, self.workers, self.workers.actors)
+        published.send(ctx, self.workers.actors)
 
     def __call__(self, item: Any, ctx: Context) -> Any:
         """Count a fragment of each of its workers."""
         published = published_of(self.workers, ctx)
         for actor in ctx.sources:
-            steps = self.steps.get(actor.uid, 0) + self.workers.config.fragment_steps
+            # by name, not by uid: a plan that is built again goes on from a saved state
+            name = f"{actor.group.name}-{actor.index}"
+            steps = self.steps.get(name, 0) + self.workers.config.fragment_steps
             if steps >= self.delay:
                 steps = 0
-                published.send(ctx, self.workers, actor)
-            self.steps[actor.uid] = steps
+                published.send(ctx, actor)
+            self.steps[name] = steps
         return item

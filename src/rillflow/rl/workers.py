@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
@@ -10,7 +9,7 @@ from rillflow.batch import Array, SampleBatch
 from rillflow.errors import BuildError
 from rillflow.graph.handles import Actors, Handle
 from rillflow.policies.spec import PolicySpec
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.config import AlgorithmConfig, replaced
 from rillflow.rl.results import DEFAULT_POLICY
 from rillflow.seeding import derive_seed
 from rillflow.types import Placement
@@ -43,15 +42,31 @@ class Workers(Handle):
     def __init__(self, config: AlgorithmConfig) -> None:
         self.config = config.resolved()
         self.spec = _spec(self.config)
-        self.actors = Actors.of(
+        if self.spec.recurrent and not self.config.recurrent:
+            raise _remembers(self.config)
+        count = max(1, config.num_workers)
+        aggregators = getattr(config, "num_aggregation_workers", 0)
+        self.actors = self._aggregators(count, aggregators) if aggregators else self._group(count)
+        self.uid = self.actors.uid
+
+    def _group(self, count: int) -> Actors:
+        """So many rollout workers."""
+        return Actors.of(
             self.config.worker_class,
-            max(1, config.num_workers),
+            count,
             self.config,
             self.spec,
             name="worker",
-            placement=placement_of(config.num_workers),
+            placement=placement_of(self.config.num_workers),
         )
-        self.uid = self.actors.uid
+
+    def _aggregators(self, count: int, aggregators: int) -> Actors:
+        """Actors that stand for the workers: each runs its share of them in a flow of its own."""
+        from rillflow.actors.aggregator import Aggregator
+
+        sizes = [len(range(i, count, aggregators)) for i in range(aggregators)]
+        shares = [(Share(self.config, self.spec, self._group(size)),) for size in sizes]
+        return Actors.of(Aggregator, aggregators, each=shares, name="aggregator")
 
     @property
     def learner_key(self) -> str:
@@ -87,20 +102,34 @@ class Workers(Handle):
         return len(self.actors)
 
     def __repr__(self) -> str:
-        return f"<{len(self.actors)} rollout workers on {self.config.env!r}>"
+        behind = "" if self.actors.name == "worker" else f" behind {len(self.actors)} aggregators"
+        count = max(1, self.config.num_workers) if behind else len(self.actors)
+        return f"<{count} rollout workers on {self.config.env!r}{behind}>"
 
 
-class PolicyWorkers(Workers):
+class Share(Workers):
+    """The workers that one aggregator looks after."""
+
+    def __init__(self, config: AlgorithmConfig, spec: PolicySpec, actors: Actors) -> None:
+        self.config = config
+        self.spec = spec
+        self.actors = actors
+        self.uid = actors.uid
+
+
+class PolicyWorkers(Share):
     """Workers that act with several policies, as the learner of one of them sees them."""
 
     def __init__(
         self, policy: str, config: AlgorithmConfig, spec: PolicySpec, actors: Actors
     ) -> None:
+        if spec.recurrent:
+            raise BuildError(
+                f"policy {policy!r} remembers (model={config.model!r}), but workers with several "
+                "policies act without memory. Use a model without it: 'mlp', or 'cnn' for images."
+            )
+        super().__init__(config, spec, actors)
         self.policy = policy
-        self.config = config
-        self.spec = spec
-        self.actors = actors
-        self.uid = actors.uid
 
     def seed(self, run_seed: int) -> int:
         """Another one for each policy."""
@@ -124,7 +153,7 @@ def create_rollout_workers(
     >>> create_rollout_workers(ppo.Config(), num_workers=4)
     <4 rollout workers on 'CartPole-v1'>
     """
-    config = dataclasses.replace(config, **settings) if settings else config
+    config = replaced(config, settings)
     if isinstance(config, AlgorithmConfig):
         return Workers(config)
     from rillflow.rl.multi_agent import MultiAgentWorkers
@@ -150,6 +179,15 @@ def bind(
 def placement_of(num_workers: int) -> Placement:
     """Without workers of their own, environments are stepped in the driver."""
     return "process" if num_workers else "driver"
+
+
+def _remembers(config: AlgorithmConfig) -> BuildError:
+    algorithm = type(config).__module__.rpartition(".")[2]
+    return BuildError(
+        f"model={config.model!r} remembers, and {algorithm} learns from single steps, out of their "
+        "order. Use an algorithm that takes whole sequences: impala; or a model without memory: "
+        "'mlp', or 'cnn' for images."
+    )
 
 
 def _spec(config: AlgorithmConfig) -> PolicySpec:

@@ -3,15 +3,41 @@
     flow_of(items)      a list as a flow, without actors of its own
     ScriptedEngine      an engine whose events are fed by hand: the scheduler by itself
     Kill, Hang, Fail    what goes wrong, for `Sim(faults=[...])`
+    exercise            a policy or a network of one's own, tried on generated inputs
     conformance         checks that every engine must pass
 
-None of it is needed to run a flow.
+None of it is needed to run a flow. A network is tried before any environment is:
+
+>>> from gymnasium.spaces import Box, Discrete
+>>> from rillflow.policies.spec import PolicySpec
+>>> from rillflow.testing import exercise
+>>> spec = PolicySpec(observation_space=Box(-1, 1, (4,)), action_space=Discrete(2), hidden=(8,))
+>>> for line in exercise(spec).checks:
+...     print(line)
+results have the shapes and dtypes of the spec, and are finite
+rows do not depend on each other, nor on earlier calls
+actions fit their space and have the right log-probabilities
+a gradient reaches every parameter
+weights survive a round trip and follow from the seed
+NumPy and torch agree
+
+What is wrong is told with the network's name:
+
+>>> from torch import nn
+>>> def forgetful(spec):
+...     return nn.Linear(spec.observation_size, spec.actions.width)
+>>> broken = PolicySpec(observation_space=Box(-1, 1, (4,)), action_space=Discrete(2),
+...                     model=forgetful)
+>>> exercise(broken)
+Traceback (most recent call last):
+rillflow.errors.BuildError: model=forgetful: with head='actor_critic' it must return \
+('outputs', 'values'), found 1 results
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rillflow.engines.faults import Fail as Fail
 from rillflow.engines.faults import Hang as Hang
@@ -20,7 +46,18 @@ from rillflow.graph.flow import Flow
 from rillflow.ops.sources import from_items
 from rillflow.testing.scripted import ScriptedEngine as ScriptedEngine
 
+if TYPE_CHECKING:
+    from rillflow.policies.exercise import exercise as exercise
+
 T = TypeVar("T")
+
+
+def __getattr__(name: str) -> Any:
+    if name != "exercise":
+        raise AttributeError(f"module 'rillflow.testing' has no attribute {name!r}")
+    from rillflow.policies.exercise import exercise  # torch comes with it
+
+    return exercise
 
 
 def flow_of(items: Sequence[T]) -> Flow[T]:

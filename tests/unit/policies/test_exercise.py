@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+import rillflow.testing
 from rillflow.errors import BuildError
 from rillflow.policies.exercise import exercise
 from rillflow.policies.spec import PolicySpec
@@ -184,3 +187,14 @@ def test_a_broken_network_is_told_what_is_wrong(model: Any, message: str) -> Non
     with pytest.raises(BuildError, match=re.escape(message)) as caught:
         exercise(make_spec(VECTOR, model=model))
     assert model.__name__ in str(caught.value)
+
+
+def test_it_is_offered_to_users_without_torch_for_the_rest() -> None:
+    """`rillflow.testing` is light until somebody exercises a network."""
+    code = (
+        "import sys, rillflow.testing as t; assert 'torch' not in sys.modules; "
+        "from rillflow.policies.exercise import exercise; assert t.exercise is exercise"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'exercize'"):
+        rillflow.testing.exercize  # noqa: B018

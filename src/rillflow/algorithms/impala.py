@@ -1,0 +1,111 @@
+"""IMPALA: importance weighted actor-learners (Espeholt et al. 2018, arXiv:1802.01561)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rillflow.graph.flow import Flow
+from rillflow.graph.merge import Concurrently
+from rillflow.graph.queues import Dequeue, Enqueue
+from rillflow.rl.config import AlgorithmConfig, refused
+from rillflow.rl.learner_thread import LearnerThread
+from rillflow.rl.postprocess import Rows, evaluate_fragments
+from rillflow.rl.results import Loss, TrainStats
+from rillflow.rl.rollouts import ConcatBatches, Rollouts, as_ready
+from rillflow.rl.train import TrainOneStep
+from rillflow.rl.weights import UpdateWorkerWeights
+from rillflow.rl.workers import AnyWorkers, bind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(AlgorithmConfig):
+    """Settings of IMPALA."""
+
+    recurrent: ClassVar[bool] = True
+
+    lr: float = 1e-3
+    num_envs_per_worker: int = 16
+    rollout_fragment_length: int = 8
+    train_batch_size: int = 128
+    """least steps per training batch"""
+    max_sample_requests_in_flight_per_worker: int = 2
+    """fragments that a worker is asked for ahead"""
+    num_aggregation_workers: int = 0
+    """actors between the workers and the driver that join fragments; 0: the driver does it"""
+    learner_queue_size: int = 2
+    """training batches that may wait for the learner; each makes the next ones one update older"""
+    vtrace_clip_rho_threshold: float = 1.0
+    """ceiling of the importance weights in the value targets"""
+    vtrace_clip_pg_rho_threshold: float = 1.0
+    """ceiling of the importance weights in the policy gradient"""
+    vf_loss_coef: float = 0.5
+    """weight of the value loss"""
+    entropy_coef: float = 0.001
+    """weight of the entropy bonus"""
+
+    def validate(self) -> None:
+        """Refuse numbers that cannot work, all at once."""
+        super().validate()
+        names = ("max_sample_requests_in_flight_per_worker", "learner_queue_size")
+        wrong = [
+            f"{name} must be at least 1, got {getattr(self, name)!r}"
+            for name in names
+            if getattr(self, name) < 1
+        ]
+        if not 0 <= self.num_aggregation_workers <= self.num_workers:
+            wrong.append(
+                "aggregators share the workers among themselves, so num_aggregation_workers must "
+                f"be from 0 to num_workers={self.num_workers}, got {self.num_aggregation_workers!r}"
+            )
+        if wrong:
+            raise refused(type(self), wrong)
+
+
+def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
+    """Fragments stay as they are, time-major: V-trace needs the order of their steps."""
+    return batch
+
+
+def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
+    """Policy gradient and value loss with V-trace, which corrects for weights that have moved on.
+
+    Nothing follows where an episode terminated; where it was cut, the value of its final
+    observation stands for what would have followed; rows that only reset are left out.
+    """
+    from rillflow import losses
+
+    logp, entropy, values, next_values = evaluate_fragments(policy, rows)
+    terminated, valid = rows["terminated"], rows.get("valid")
+    ended = terminated | rows["truncated"]
+    targets, advantages = losses.vtrace(
+        logp.detach() - rows["logp"],
+        rows["rewards"],
+        cfg.gamma * (~terminated).to(values.dtype),
+        values.detach(),
+        next_values,
+        ended if valid is None else ended | ~valid,
+        clip_rho=cfg.vtrace_clip_rho_threshold,
+        clip_pg_rho=cfg.vtrace_clip_pg_rho_threshold,
+    )
+    gradient = losses.policy_gradient_loss(logp, advantages, valid)
+    value = losses.value_loss(values, targets, valid)
+    bonus = losses.entropy_bonus(entropy, valid)
+    kl = losses.approximate_kl(rows["logp"], logp.detach(), valid)
+    total = gradient + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
+    stats = {"policy_loss": gradient, "value_loss": value, "entropy": bonus, "kl": kl}
+    return Loss(total, {name: figure.detach() for name, figure in stats.items()})
+
+
+def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
+    """Fragments as they come, answered with the newest weights; a learner on its own thread."""
+    workers, cfg = bind(Config, rollouts, workers, cfg)
+    learner = LearnerThread(workers, queue_size=cfg.learner_queue_size)
+    enqueue_op = (
+        as_ready(rollouts, cfg.max_sample_requests_in_flight_per_worker)
+        .for_each(UpdateWorkerWeights(workers))
+        .combine(ConcatBatches(cfg.train_batch_size))
+        .for_each(Enqueue(learner.inqueue))
+    )
+    dequeue_op = Dequeue(learner.outqueue).for_each(TrainOneStep(workers))
+    return Concurrently([enqueue_op, dequeue_op], mode="async", output_indexes=[1])

@@ -1,0 +1,136 @@
+"""A policy in one file: plain arrays and JSON, never pickle, so that any file can be opened safely.
+
+The file is NumPy's `.npz`: `weights/<name>` for each parameter, and `settings`, the bytes of a JSON
+object with the format's number, the policy's spec, and whatever its owner wants to remember.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from gymnasium import Space, spaces
+from numpy.typing import NDArray
+
+from rillflow.errors import BuildError
+from rillflow.policies.spec import PolicySpec
+
+FORMAT = 1
+"""raised when an older reader could no longer understand the file"""
+_WEIGHTS = "weights/"
+
+
+def save_policy(
+    path: str | Path,
+    spec: PolicySpec,
+    weights: Mapping[str, NDArray[Any]],
+    about: Mapping[str, Any],
+) -> None:
+    """Write a policy; a file of that name is replaced as a whole, or stays as it was."""
+    head = {"format": FORMAT, "spec": spec_to_data(spec), "about": dict(about)}
+    arrays: dict[str, Any] = {_WEIGHTS + name: value for name, value in weights.items()}
+    arrays["settings"] = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
+    path = Path(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:  # given a name, NumPy would add its own ending
+            np.savez(file, **arrays)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_policy(
+    path: str | Path, model: Callable[[PolicySpec], Any] | None = None
+) -> tuple[PolicySpec, dict[str, NDArray[Any]], dict[str, Any]]:
+    """What `save_policy` wrote: spec, weights, and what its owner wanted to remember.
+
+    Args:
+        path: the file.
+        model: the network, if it was one of your own: code is not saved.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        head = json.loads(arrays.pop("settings").tobytes())
+        number = head["format"]
+    except FileNotFoundError:
+        raise BuildError(f"there is no file {str(path)!r}.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile) as error:
+        raise BuildError(
+            f"{str(path)!r} is not a policy saved by rillflow ({type(error).__name__}: {error})."
+        ) from error
+    if number != FORMAT:
+        raise BuildError(
+            f"{str(path)!r} has format {number}, and this rillflow reads format {FORMAT}: "
+            "use the version that wrote it, or a newer one."
+        )
+    weights = {name.removeprefix(_WEIGHTS): array for name, array in arrays.items()}
+    return spec_from_data(head["spec"], model), weights, head["about"]
+
+
+def spec_to_data(spec: PolicySpec) -> dict[str, Any]:
+    """A spec as JSON can hold it; of a network of your own, the name."""
+    data = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
+    if not isinstance(spec.model, str):
+        data["model"] = {"own": getattr(spec.model, "__qualname__", type(spec.model).__name__)}
+    for name in ("observation_space", "action_space"):
+        data[name] = _space_to_data(data[name])
+    return data
+
+
+def spec_from_data(
+    data: Mapping[str, Any], model: Callable[[PolicySpec], Any] | None = None
+) -> PolicySpec:
+    """The reverse of `spec_to_data`; a network of your own has to be given again."""
+    fields = dict(data)
+    own = fields["model"]["own"] if isinstance(fields["model"], dict) else None
+    if own and model is None:
+        raise BuildError(
+            f"this policy has a network of your own, {own!r}, and code is not saved: "
+            f"load it with model={own}."
+        )
+    if own:
+        fields["model"] = model
+    fields["hidden"] = tuple(fields["hidden"])
+    for name in ("observation_space", "action_space"):
+        fields[name] = _space_from_data(fields[name])
+    return PolicySpec(**fields)
+
+
+def _space_to_data(space: Space[Any]) -> dict[str, Any]:
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "discrete", "n": int(space.n)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"kind": "multidiscrete", "nvec": np.asarray(space.nvec).tolist()}
+    assert isinstance(space, spaces.Box), "a spec has no other spaces"
+    return {
+        "kind": "box",
+        "low": _bound(space.low),
+        "high": _bound(space.high),
+        "shape": list(space.shape),
+        "dtype": str(space.dtype),
+    }
+
+
+def _bound(bound: NDArray[Any]) -> Any:
+    """One number where all are the same: the bounds of an image need not be listed."""
+    first = bound.flat[0].item() if bound.size else 0.0
+    return first if bool((bound == first).all()) else bound.tolist()
+
+
+def _space_from_data(data: Mapping[str, Any]) -> Space[Any]:
+    if data["kind"] == "discrete":
+        return spaces.Discrete(data["n"])
+    if data["kind"] == "multidiscrete":
+        return spaces.MultiDiscrete(np.array(data["nvec"]))
+    shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
+    low, high = (np.full(shape, data[name]) if np.ndim(data[name]) == 0 else np.array(data[name])
+                 for name in ("low", "high"))  # fmt: skip
+    return spaces.Box(low.astype(dtype), high.astype(dtype), shape, dtype.type)

@@ -1,0 +1,151 @@
+"""Learning curves from run directories: read, grouped by what was run, and put on one grid."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rillflow.errors import BuildError
+from rillflow.results import statistics
+
+Floats = NDArray[np.float64]
+
+_POINTS = 200
+"""on the grid that the seeds of a group share"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what it was, and one curve."""
+
+    path: Path
+    env: str
+    name: str
+    """the algorithm, and the label if it has one"""
+    goal: float | None
+    """the return at which it was to stop"""
+    x: Floats
+    y: Floats
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of the same thing with different seeds."""
+
+    env: str
+    name: str
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def goal(self) -> float | None:
+        """The return at which they were to stop, if they agree."""
+        goals = {run.goal for run in self.runs}
+        return goals.pop() if len(goals) == 1 else None
+
+    def mean(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """A grid, and on it the mean over the runs with its 95% bootstrap interval.
+
+        The grid covers where all runs have values. Beyond the end of the shortest the mean would
+        be that of fewer runs, and mostly of the slow ones: runs stop when they are good enough.
+        """
+        begin = max(run.x[0] for run in self.runs)
+        end = min(run.x[-1] for run in self.runs)
+        if end < begin:
+            return (np.empty(0),) * 4
+        grid = np.linspace(begin, end, _POINTS if end > begin else 1)
+        values = np.stack([np.interp(grid, run.x, run.y) for run in self.runs], -1)
+        low, high = statistics.interval(values, resamples=1000)
+        return grid, statistics.mean(values), low, high
+
+    @property
+    def end(self) -> tuple[float, float]:
+        """Where its label belongs: the last point of the mean, or of a run where there is none."""
+        grid, mean, _, _ = self.mean()
+        if len(grid):
+            return float(grid[-1]), float(mean[-1])
+        last = max(self.runs, key=lambda run: float(run.x[-1]))
+        return float(last.x[-1]), float(last.y[-1])
+
+
+def read_groups(run_dirs: Iterable[str | Path], x: str, y: str) -> list[Group]:
+    """The runs, grouped by environment, algorithm and label, in the order in which they came."""
+    groups: dict[tuple[str, str], Group] = {}
+    for run_dir in run_dirs:
+        run = read_run(Path(run_dir), x, y)
+        key = (run.env, run.name)
+        groups.setdefault(key, Group(*key)).runs.append(run)
+    if not groups:
+        raise BuildError("plot: there is no run to plot; give at least one run directory.")
+    return list(groups.values())
+
+
+def read_run(path: Path, x: str, y: str) -> Run:
+    """One run from `run.json` and `metrics.jsonl` in its directory."""
+    about, rows = _about(path / "run.json"), _rows(path / "metrics.jsonl")
+    pairs = [(_number(row.get(x)), _number(row.get(y))) for row in rows]
+    # there is no return before the first hundred episodes
+    points = np.array([pair for pair in pairs if not any(map(math.isnan, pair))])
+    if not len(points):
+        known = sorted({name for row in rows for name in row if not math.isnan(_number(row[name]))})
+        raise BuildError(
+            f"plot: {str(path)!r} has no row with both {x!r} and {y!r}"
+            + (f"; it has {', '.join(known)}." if known else ": its metrics.jsonl is empty.")
+        )
+    order = np.argsort(points[:, 0], kind="stable")
+    # several rows at the same place (updates on one batch of steps): the newest says it best
+    places = points[order, 0]
+    newest = np.append(places[1:] != places[:-1], True)
+    label, algorithm = about.get("label"), str(about.get("algorithm", path.name))
+    until = about.get("until")
+    goal = _number(until.get("return")) if isinstance(until, dict) and y == "return" else math.nan
+    return Run(
+        path,
+        str(about.get("env", "")),
+        f"{algorithm}, {label}" if label else algorithm,
+        None if math.isnan(goal) else goal,
+        places[newest],
+        points[order, 1][newest],
+    )
+
+
+def _about(path: Path) -> dict[str, Any]:
+    try:
+        about = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}  # the curve can be drawn without knowing whose it is
+    except ValueError as error:
+        raise BuildError(f"plot: {str(path)!r} is not JSON ({error}).") from None
+    return about if isinstance(about, dict) else {}
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        lines = path.read_text().splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        raise BuildError(
+            f"plot: there is no {str(path)!r}; a run directory has a metrics.jsonl."
+        ) from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line) if line.strip() else None
+        except ValueError:
+            if number == len(lines):
+                break  # the run is still writing it
+            raise BuildError(f"plot: line {number} of {str(path)!r} is not JSON.") from None
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows
+
+
+def _number(value: object) -> float:
+    """A finite number; not a number for anything else."""
+    fine = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if fine else math.nan  # type: ignore[arg-type]

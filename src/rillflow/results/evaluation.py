@@ -1,0 +1,212 @@
+"""How good a trained policy is, with an interval around it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rillflow.errors import RunError
+from rillflow.results import statistics
+from rillflow.results.extras import check_count
+from rillflow.results.playing import Player, algorithm_name, env_name, env_of, open_envs
+
+if TYPE_CHECKING:
+    from rillflow.envs.vector import Envs
+    from rillflow.training import Trained
+
+_COPIES = 20
+"""environments that are played side by side"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Returns and lengths of whole episodes, and what can be said from them; `print` it.
+
+    Intervals are those of the bootstrap: they cover 95%, and follow from the returns alone.
+    """
+
+    returns: tuple[float, ...]
+    """undiscounted sums of the environment's own rewards, before any clipping"""
+    lengths: tuple[int, ...]
+    """steps of each episode"""
+    algorithm: str = ""
+    env: str = ""
+    seed: int = 0
+    greedy: bool = True
+    """most likely actions; otherwise sampled ones"""
+
+    @property
+    def episodes(self) -> int:
+        """How many were played."""
+        return len(self.returns)
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns (that of a sample); of one episode, not a number."""
+        return float(np.std(self.returns, ddof=1)) if self.episodes > 1 else math.nan
+
+    @property
+    def median(self) -> float:
+        """Median return."""
+        return float(np.median(self.returns))
+
+    @property
+    def iqm(self) -> float:
+        """Interquartile mean: that of the middle half of the returns."""
+        return float(statistics.iqm(np.asarray(self.returns)))
+
+    @property
+    def min(self) -> float:
+        """The worst return."""
+        return min(self.returns)
+
+    @property
+    def max(self) -> float:
+        """The best return."""
+        return max(self.returns)
+
+    @cached_property
+    def mean_interval(self) -> tuple[float, float]:
+        """In which the mean lies, with 95% confidence."""
+        low, high = statistics.interval(np.asarray(self.returns))
+        return float(low), float(high)
+
+    @cached_property
+    def iqm_interval(self) -> tuple[float, float]:
+        """In which the interquartile mean lies, with 95% confidence."""
+        low, high = statistics.interval(np.asarray(self.returns), statistics.iqm)
+        return float(low), float(high)
+
+    def to_data(self) -> dict[str, Any]:
+        """All of it, as JSON can hold it; what is not a number is None."""
+        names = ("algorithm", "env", "seed", "greedy", "episodes")
+        figures = {name: getattr(self, name) for name in ("mean", "std", "median", "iqm")}
+        return {
+            **{name: getattr(self, name) for name in names},
+            **{name: None if math.isnan(value) else value for name, value in figures.items()},
+            "min": self.min,
+            "max": self.max,
+            "mean_interval": list(self.mean_interval),
+            "iqm_interval": list(self.iqm_interval),
+            "mean_length": float(np.mean(self.lengths)),
+            "returns": list(self.returns),
+            "lengths": list(self.lengths),
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """All of it in one JSON object."""
+        return json.dumps(self.to_data(), indent=indent)
+
+    def __str__(self) -> str:
+        acting = "greedy" if self.greedy else "sampled"
+        what = " on ".join(name for name in (self.algorithm, self.env) if name)
+        played = f"{self.episodes} episode{'s' if self.episodes > 1 else ''}"
+        lines = [f"{what + ': ' if what else ''}{played}, {acting} actions, seed {self.seed}", ""]
+        rows = [
+            ("mean return", self.mean, self.mean_interval),
+            ("IQM", self.iqm, self.iqm_interval),
+            ("median", self.median, None),
+            ("std", self.std, None),
+            ("min", self.min, None),
+            ("max", self.max, None),
+            ("mean length", float(np.mean(self.lengths)), None),
+        ]
+        width = max(len(_figure(value)) for _, value, _ in rows)
+        for name, value, ends in rows:
+            shown = f"   95% in [{_figure(ends[0])}, {_figure(ends[1])}]" if ends else ""
+            lines.append(f"  {name:<12} {_figure(value):>{width}}{shown}")
+        return "\n".join(lines)
+
+
+def evaluate(
+    trained: Trained,
+    episodes: int = 100,
+    *,
+    seed: int = 1,
+    greedy: bool = True,
+    max_steps: int = 100_000,
+) -> Evaluation:
+    """Play whole episodes in environments of their own; the same seed gives the same figures.
+
+    >>> import rillflow as rf
+    >>> trained = rf.train("ppo", "Bandit", until={"steps": 4000}, engine="sim", num_workers=1)
+    >>> print(evaluate(trained, episodes=40))
+    ppo on Bandit: 40 episodes, greedy actions, seed 1
+    <BLANKLINE>
+      mean return  1.00   95% in [1.00, 1.00]
+      IQM          1.00   95% in [1.00, 1.00]
+      median       1.00
+      std          0.00
+      min          1.00
+      max          1.00
+      mean length  1.00
+
+    Each environment plays its share to the end: the first to finish would be the short episodes.
+
+    Args:
+        trained: what `train` or `load` returned.
+        episodes: how many.
+        seed: of the environments, and of the actions if they are sampled.
+        greedy: the most likely actions; False: sampled as in training, and for q values a random
+            one in twenty.
+        max_steps: an episode that takes longer than this is an error: it may never end.
+    """
+    check_count("episodes", episodes)
+    check_count("max_steps", max_steps)
+    count = min(episodes, _COPIES)
+    share = [episodes // count + (i < episodes % count) for i in range(count)]
+    envs = open_envs(trained, env_of(trained), count, seed, trained.config.env_config)
+    try:
+        player = Player(trained, greedy=greedy, seed=seed)
+        played = _play(envs, player, share, max_steps)
+    finally:
+        envs.close()
+    returns, lengths = zip(*(episode for own in played for episode in own), strict=True)
+    return Evaluation(
+        returns=returns,
+        lengths=lengths,
+        algorithm=algorithm_name(trained),
+        env=env_name(trained),
+        seed=seed,
+        greedy=greedy,
+    )
+
+
+def _play(
+    envs: Envs, player: Player, share: list[int], max_steps: int
+) -> list[list[tuple[float, int]]]:
+    """Returns and lengths of the first `share` episodes of each environment."""
+    played: list[list[tuple[float, int]]] = [[] for _ in share]
+    left, since = np.array(share), np.zeros(len(share), int)
+    obs, starts = envs.reset(), np.ones(len(share), bool)
+    while left.any():
+        step = envs.step(player.act(obs, starts))
+        since += 1
+        ended = np.flatnonzero(step.terminated | step.truncated)
+        # episodes that ended with this step are told in the order of the environments
+        for i, (episode_return, length) in zip(ended, envs.pop_episodes(), strict=True):
+            since[i] = 0
+            if left[i]:
+                left[i] -= 1
+                played[i].append((float(episode_return), int(length)))
+        if (since[left > 0] >= max_steps).any():
+            raise RunError(
+                f"evaluate: an episode of {envs.name!r} did not end in {max_steps} steps: give "
+                "the environment a limit (gymnasium.wrappers.TimeLimit), or a larger max_steps."
+            )
+        obs, starts = step.obs, step.starts
+    return played
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.2f}" if abs(value) < 10_000 else f"{value:,.0f}"

@@ -1,0 +1,87 @@
+"""A trained policy as one ONNX file, for programs that know nothing of rillflow."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rillflow.policies.saved import spec_to_data
+from rillflow.results import onnx_graph
+from rillflow.results.extras import needs, path_ending_in, whole_file
+from rillflow.results.parity import check_parity
+from rillflow.results.playing import algorithm_name, env_name
+
+if TYPE_CHECKING:
+    from rillflow.training import Trained
+
+
+def export_onnx(trained: Trained, path: str | Path) -> Path:
+    """Write the acting network: `export_onnx(trained, "pole.onnx")`.
+
+    A program that runs it needs onnxruntime alone:
+
+        session = onnxruntime.InferenceSession("pole.onnx")
+        action, logits = session.run(None, {"observation": observations})
+
+    Inputs and outputs have the batch as their first axis, of any size:
+
+    - `observation`: float32, or uint8 for images, as the policy was trained on;
+    - `state` and `start`, for a policy that remembers: what it returned as `next_state` (zeros at
+      first), and true where an episode begins;
+    - `action`: the most likely one; a continuous one is clipped to the bounds of its space;
+    - `logits`, `mean` or `q_values`: what it was chosen by;
+    - `next_state`, for a policy that remembers.
+
+    The file tells in its metadata what it was trained with and what it takes. It is run before it
+    is given its name: if it does not act as the policy does, nothing is written.
+    """
+    path = path_ending_in(path, (".onnx",), "an exported policy")
+    onnx = needs("onnx", "onnx", "an export")
+    if isinstance(trained.spec.model, str):
+        model = onnx_graph.build(trained.spec, trained.weights)
+    else:
+        from rillflow.results.traced import trace
+
+        model = trace(trained.spec, trained.weights)
+    describe(onnx, model, trained)
+    with whole_file(path) as part:
+        onnx.checker.check_model(model, full_check=True)
+        onnx.save_model(model, str(part))
+        check_parity(part, trained.spec, trained.weights)
+    return path
+
+
+def describe(onnx: Any, model: Any, trained: Trained) -> None:
+    """Write into a model where it comes from and what it takes."""
+    from rillflow import __version__
+
+    spec = trained.spec
+    data = spec_to_data(spec)
+    model.producer_name, model.producer_version = "rillflow", __version__
+    model.doc_string = f"{algorithm_name(trained)} trained on {env_name(trained)}, greedy actions"
+    facts = {
+        "algorithm": algorithm_name(trained),
+        "env": env_name(trained),
+        "env_config": json.dumps(trained.config.env_config, default=repr),
+        "observation_space": _json(data["observation_space"]),
+        "action_space": _json(data["action_space"]),
+        "model": spec.model if isinstance(spec.model, str) else str(data["model"]["own"]),
+        "head": spec.head,
+        "recurrent": json.dumps(bool(spec.recurrent)),
+    }
+    onnx.helper.set_model_props(model, facts)
+
+
+def _json(value: Any) -> str:
+    """Strict JSON, which has no infinity: a missing bound is null."""
+
+    def finite(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: finite(inner) for name, inner in part.items()}
+        if isinstance(part, list):
+            return [finite(inner) for inner in part]
+        return None if isinstance(part, float) and not math.isfinite(part) else part
+
+    return json.dumps(finite(value))

@@ -1,0 +1,365 @@
+"""IMPALA: its loss by hand, the same run from the same seed, a tree of aggregators; it learns."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rillflow as rf
+from rillflow.actors.rollout_worker import RolloutWorker
+from rillflow.algorithms import impala
+from rillflow.batch import BOOTSTRAP, STATE
+from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.rl.postprocess import evaluate_fragments
+from rillflow.rl.rollouts import ParallelRollouts
+from rillflow.rl.workers import Workers, create_rollout_workers
+from rillflow.training import Trained, train
+from rillflow.types import ActorInfo
+from tests.engines.processes import children, gone_within
+
+SMALL: dict[str, Any] = {
+    "num_envs_per_worker": 4,
+    "rollout_fragment_length": 10,
+    "train_batch_size": 60,
+    "hidden": (16,),
+}
+MEMORY: dict[str, Any] = {"env": "CartPole-hidden-velocity", "model": "lstm", "lstm_size": 8}
+TREE: dict[str, Any] = {"num_workers": 3, "num_aggregation_workers": 2}
+
+
+def short(engine: str = "sim", seed: int = 3, steps: int = 1500, **settings: Any) -> Trained:
+    values = {"env": "CartPole-v1", **SMALL, **settings}
+    return train("impala", until={"steps": steps}, seed=seed, engine=engine, **values)
+
+
+def figures(trained: Trained) -> tuple[str, dict[str, bytes]]:
+    """All that a run reported but the clock, and the weights it ended with."""
+    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in trained.history]
+    return str(rows), {name: value.tobytes() for name, value in trained.weights.items()}
+
+
+# -- the loss --------------------------------------------------------------------------------------
+
+
+class Table:
+    """A policy that gives what it was told: log-probabilities and values are the observation's."""
+
+    def __init__(self, recurrent: bool = False) -> None:
+        self.spec = SimpleNamespace(recurrent=recurrent)
+
+    def evaluate(self, obs: Any, actions: Any) -> Any:
+        return obs[..., 1], torch.ones_like(obs[..., 0]), obs[..., 0]
+
+    def evaluate_recurrent(self, obs: Any, actions: Any, state: Any, starts: Any) -> Any:
+        return (*self.evaluate(obs, actions), state)
+
+
+def rows(values: list[float], ratios: list[float], after: float, **flags: list[bool]) -> Any:
+    """A fragment of one environment with these values and ratios of probabilities, rewards 1."""
+    time = len(values)
+    no = [False] * time
+    columns: dict[str, torch.Tensor] = {
+        "obs": torch.tensor(list(zip(values, np.log(ratios), strict=True))).float()[:, None],
+        BOOTSTRAP: torch.tensor([[after, 0.0]]),
+        "actions": torch.zeros(time, 1),
+        "logp": torch.zeros(time, 1),
+        "rewards": torch.ones(time, 1),
+    }
+    flags = {"terminated": no, "truncated": no, **flags}
+    return columns | {name: torch.tensor(flag)[:, None] for name, flag in flags.items()}
+
+
+CFG = impala.Config(gamma=0.5, vf_loss_coef=1.0, entropy_coef=0.0)
+
+
+def test_loss_by_hand() -> None:
+    """Two steps; the ratio of the second is 2, which is clipped to 1.
+
+    Targets: the last is 1 + 0.5 * 8 = 5, the first 1 + 0.5 * 5 = 3.5. Advantages are the targets
+    less the values, 1.5 and 3; the log-probabilities are 0 and log 2.
+    """
+    loss = impala.loss(Table(), rows([2.0, 2.0], [1.0, 2.0], after=8.0), CFG)
+    assert float(loss.stats["value_loss"]) == pytest.approx((1.5**2 + 3.0**2) / 4)
+    assert float(loss.stats["policy_loss"]) == pytest.approx(-np.log(2.0) * 3.0 / 2)
+    assert float(loss.total) == pytest.approx(11.25 / 4 - np.log(2.0) * 1.5)
+
+
+def test_small_ratios_shorten_the_trace() -> None:
+    """The second step has ratio 0.5: half its error counts, in its own target and the first one's.
+
+    Targets: 2 + 0.5 * (5 - 2) = 3.5, and 1 + 0.5 * 3.5 = 2.75.
+    """
+    loss = impala.loss(Table(), rows([2.0, 2.0], [1.0, 0.5], after=8.0), CFG)
+    assert float(loss.stats["value_loss"]) == pytest.approx((0.75**2 + 1.5**2) / 4)
+    # the advantage of the second step is weighted with 0.5 too: 0.5 * (5 - 2)
+    assert float(loss.stats["policy_loss"]) == pytest.approx(-np.log(0.5) * 1.5 / 2)
+
+
+def test_nothing_follows_a_termination() -> None:
+    """The first episode ends with its step: its target is the reward, 1; the second's 1 + 4."""
+    batch = rows([2.0, 2.0], [1.0, 1.0], after=8.0, terminated=[True, False])
+    loss = impala.loss(Table(), batch, CFG)
+    assert float(loss.stats["value_loss"]) == pytest.approx((1.0 + 9.0) / 4)
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_a_cut_episode_goes_on_with_the_value_of_its_final_observation(recurrent: bool) -> None:
+    """Both ways to begin the next episode say the same: targets 1 + 0.5 * 6 = 4, and 1 + 4 = 5."""
+    resets = rows(
+        [2.0, 6.0, 2.0], [1.0, 9.0, 1.0], after=8.0,
+        truncated=[True, False, False], valid=[True, False, True], starts=[False, False, True],
+    )  # fmt: skip
+    at_once = rows([2.0, 2.0], [1.0, 1.0], after=8.0, truncated=[True, False], starts=[False, True])
+    at_once["next_obs"] = torch.tensor([[[6.0, 0.0]], [[8.0, 0.0]]])
+    for batch in (resets, at_once):
+        batch[STATE] = torch.zeros(1, 1)
+        loss = impala.loss(Table(recurrent), batch, CFG)
+        assert float(loss.stats["value_loss"]) == pytest.approx((2.0**2 + 3.0**2) / 4)
+        assert float(loss.stats["entropy"]) == 1.0
+
+
+@pytest.mark.parametrize("model", ["mlp", "lstm"])
+def test_the_value_of_a_reward_for_ever(model: str) -> None:
+    """Cut after 10 steps, but not ended: the value is 1 / (1 - gamma), with memory and without.
+
+    Whoever took the cut for an end would find 3.8 on average.
+    """
+    cfg = impala.Config.make(
+        env="ConstantReward", gamma=0.8, lr=2e-2, model=model, lstm_size=8, hidden=(8,),
+        num_envs_per_worker=2, rollout_fragment_length=7, train_batch_size=28,
+    )  # fmt: skip
+    workers = Workers(cfg)
+    with impala.plan(ParallelRollouts(workers), workers).run("sim") as run:
+        results = [next(run) for _ in range(120)]
+        weights = run.shared[workers.weights_key].weights
+    assert results[-1].stats["value_loss"] < 0.1
+    worker = RolloutWorker(workers.config, workers.spec, ActorInfo("worker", 0, 0, seed=0))
+    worker.set_weights(weights)
+    policy = TorchPolicy(workers.spec)
+    policy.set_weights(weights)
+    batch = {name: torch.from_numpy(column) for name, column in worker.sample().items()}
+    with torch.no_grad():
+        _, _, values, _ = evaluate_fragments(policy, batch)
+    assert float(values.mean()) == pytest.approx(5.0, abs=0.4)
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, MEMORY, TREE], ids=["plain", "memory", "tree"])
+def test_same_seed_same_run(settings: dict[str, Any]) -> None:
+    """On sim, bit for bit; another seed gives another one."""
+    first = figures(short(**settings))
+    assert first == figures(short(**settings))
+    assert first != figures(short(seed=4, **settings))
+
+
+def test_no_workers_equals_one_worker() -> None:
+    """`num_workers=0` is one actor in the driver."""
+    assert figures(short(num_workers=0)) == figures(short(num_workers=1))
+
+
+@pytest.mark.proc
+def test_on_processes() -> None:
+    """Workers go on while the learner learns; everything is accounted for, nothing is left."""
+    before = children()
+    workers = Workers(impala.Config.make(**SMALL))
+    with impala.plan(ParallelRollouts(workers), workers).run("local") as run:
+        for _ in range(30):
+            result = next(run)
+        assert run.ledger().balanced
+        assert run.shared[workers.weights_key].version == 30
+    assert result.steps >= 60
+    assert gone_within(list(children() - before), 5.0)
+
+
+def test_the_plan_is_drawn_without_starting() -> None:
+    """Fragments are answered, joined and queued; results are published."""
+    workers = Workers(impala.Config.make(num_workers=64))
+    text = impala.plan(ParallelRollouts(workers), workers).explain()
+    for part in ("64 \u00d7 worker", "UpdateWorkerWeights", "ConcatBatches", "TrainOneStep"):
+        assert part in text
+
+
+# -- aggregation -----------------------------------------------------------------------------------
+
+
+def test_aggregators_share_the_workers() -> None:
+    """As evenly as can be; the plan sees the aggregators only."""
+    workers = create_rollout_workers(impala.Config(num_workers=5, num_aggregation_workers=2))
+    assert repr(workers) == "<5 rollout workers on 'CartPole-v1' behind 2 aggregators>"
+    shares = [workers.actors.arguments(i)[0] for i in range(2)]
+    assert [len(share.actors) for share in shares] == [3, 2]
+    assert "2 \u00d7 aggregator" in impala.plan(ParallelRollouts(workers), workers).explain()
+
+
+def test_more_aggregators_than_workers_are_refused() -> None:
+    """The message says how many there can be."""
+    with pytest.raises(rf.BuildError, match=r"from 0 to num_workers=2, got 3"):
+        impala.Config.make(num_workers=2, num_aggregation_workers=3)
+
+
+def test_aggregators_give_whole_batches_of_different_workers() -> None:
+    """Joined already, with steps and episodes of all their workers, each with its own seed."""
+    workers = Workers(impala.Config.make(**SMALL, num_workers=4, num_aggregation_workers=2))
+    seen: list[dict[str, Any]] = []
+    with ParallelRollouts(workers, mode="async").run("sim") as run:
+        run.on_metrics(lambda actor, seq, metrics: seen.append(metrics))
+        batches = [next(run) for _ in range(4)]
+    assert all(batch.steps >= 60 for batch in batches)
+    assert sum(metrics["steps"] for metrics in seen) >= sum(batch.steps for batch in batches)
+    assert sum(len(metrics["episodes"]) for metrics in seen) > 0
+    firsts = np.concatenate([batch["obs"][0] for batch in batches])
+    assert len(np.unique(firsts, axis=0)) == len(firsts)
+
+
+def test_aggregated_workers_get_the_newest_weights() -> None:
+    """What comes back was made with weights that lag by a few versions at most."""
+    trained = short(steps=3000, **TREE)
+    assert max(row["kl"] for row in trained.history) < 0.05
+
+
+@pytest.mark.proc
+def test_aggregators_are_processes_with_processes_of_their_own() -> None:
+    """Two aggregators, three workers; nothing is left behind when the run stops."""
+    before = children()
+    workers = Workers(impala.Config.make(**SMALL, **TREE))
+    with impala.plan(ParallelRollouts(workers), workers).run("local") as run:
+        results = [next(run) for _ in range(10)]
+        ours = children() - before
+        assert len(ours) == 5
+        assert run.ledger().balanced
+    assert all(result.steps >= 60 for result in results)
+    assert gone_within(list(ours), 5.0)
+
+
+@pytest.mark.proc
+def test_workers_end_with_an_aggregator_that_was_killed() -> None:
+    """The kernel ends them; the run goes on with a new aggregator and new workers."""
+    before = children()
+    workers = Workers(impala.Config.make(**SMALL, num_workers=2, num_aggregation_workers=1))
+    flow = impala.plan(ParallelRollouts(workers), workers)
+    with flow.run("local", on_failure="restart") as run:
+        next(run)
+        old = children() - before
+        os.kill(run.workers()["aggregator-0"]["pid"], signal.SIGKILL)
+        for _ in range(20):
+            next(run)
+        assert run.workers()["aggregator-0"]["incarnation"] == 1
+        assert gone_within(list(old), 5.0)
+        assert len(children() - before) == 3
+        assert run.ledger().balanced
+    assert gone_within(list(children() - before), 5.0)
+
+
+@pytest.fixture(scope="module")
+def users_ray() -> Iterator[None]:
+    """A Ray that the user has started."""
+    ray = pytest.importorskip("ray")
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=200 * 2**20,
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.ray
+@pytest.mark.proc
+@pytest.mark.usefixtures("users_ray")
+def test_a_tree_on_ray() -> None:
+    """Aggregators are Ray actors that start Ray actors, and end them."""
+    workers = Workers(impala.Config.make(**SMALL, num_workers=2, num_aggregation_workers=1))
+    with impala.plan(ParallelRollouts(workers), workers).run("ray") as run:
+        results = [next(run) for _ in range(5)]
+        assert run.ledger().balanced
+    assert all(result.steps >= 60 for result in results)
+
+
+# -- acting with what was trained ------------------------------------------------------------------
+
+
+def test_a_trained_policy_that_remembers_acts_and_evaluates() -> None:
+    """It goes on from what it saw, forgets at a start, and evaluates whole episodes."""
+    trained = short(steps=300, **MEMORY)
+    one, two = np.zeros(2, np.float32), np.full(2, 0.1, np.float32)
+    assert trained.act(one, starts=True) in (0, 1)
+    first = trained._memory
+    trained.act(two)
+    assert first is not None
+    assert not np.array_equal(trained._memory, first)
+    trained.act(one, starts=True)
+    assert np.array_equal(trained._memory, first)
+    assert trained.act(np.stack([one, two])).shape == (2,)
+    assert len(trained.evaluate(5)) == 5
+
+
+# -- learning --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_impala_learns_cartpole(seed: int) -> None:
+    """A mean of 475 over 100 training episodes within 400,000 steps, with the default settings."""
+    until = {"return": 475, "steps": 400_000}
+    trained = train("impala", "CartPole-v1", until=until, seed=seed, engine="sim")
+    assert trained.history[-1]["return"] >= 475, trained.history[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_impala_with_memory_learns_what_it_cannot_see(seed: int) -> None:
+    """CartPole without velocities: a mean of 400 over 100 training episodes.
+
+    The actor and the critic of an lstm share all but their last layer, so the value loss counts
+    less, and a shorter horizon keeps values small.
+    """
+    trained = train(
+        "impala", "CartPole-hidden-velocity", until={"return": 400, "steps": 1_500_000}, seed=seed,
+        engine="sim", model="lstm", lstm_size=64, hidden=(64,), gamma=0.97, vf_loss_coef=0.01,
+        num_envs_per_worker=32, rollout_fragment_length=16, train_batch_size=512,
+        max_sample_requests_in_flight_per_worker=1,
+    )  # fmt: skip
+    assert trained.history[-1]["return"] >= 400, trained.history[-1]
+
+
+ATARI: dict[str, dict[str, Any]] = {
+    "impala": {
+        "num_envs_per_worker": 16, "rollout_fragment_length": 20, "train_batch_size": 640,
+        "lr": 5e-4, "grad_clip": 40.0, "entropy_coef": 0.01, "learner_queue_size": 4,
+    },
+    "ppo": {
+        "num_envs_per_worker": 8, "rollout_fragment_length": 128, "train_batch_size": 2048,
+        "sgd_minibatch_size": 256, "num_sgd_iter": 3, "lr": 2.5e-4, "clip_param": 0.1,
+        "entropy_coef": 0.01,
+    },
+}  # fmt: skip
+"""usual settings for images, of the papers or close to them"""
+
+
+@pytest.mark.slow
+@pytest.mark.proc
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("algorithm", ATARI)
+def test_pong_runs_on_processes(algorithm: str) -> None:
+    """A minute of images without an error; every figure is a number."""
+    pytest.importorskip("ale_py")
+    trained = train(
+        algorithm, "ALE/Pong-v5", until={"seconds": 60}, engine="local", **ATARI[algorithm]
+    )
+    last = trained.history[-1]
+    assert np.isfinite([last["policy_loss"], last["value_loss"], last["entropy"]]).all()
+    rate = last["steps"] / last["seconds"]
+    print(f"{algorithm}: {last['steps']} steps, {rate:.0f} steps/s, {len(trained.history)} updates")
