@@ -63,18 +63,6 @@ def test_ppo_learns_cartpole(seed: int) -> None:
     assert trained.act(np.zeros(4, np.float32)) in (0, 1)
 
 
-@pytest.mark.slow
-@pytest.mark.proc
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("algorithm", ["a2c", "a3c"])
-def test_a2c_and_a3c_learn_cartpole(algorithm: str, seed: int) -> None:
-    """A mean of 450 over 100 training episodes within 400,000 steps."""
-    until = {"return": 450, "steps": 400_000}
-    trained = train(algorithm, "CartPole-v1", until=until, seed=seed, engine="sim")
-    assert trained.history[-1]["return"] >= 450, trained.history[-1]
-
-
 def test_wrong_names_are_told() -> None:
     """The algorithm, the setting and the limit, each with what there is."""
     with pytest.raises(rf.BuildError, match=r"unknown algorithm 'poo'.*'ppo'\?"):

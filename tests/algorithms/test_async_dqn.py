@@ -98,15 +98,3 @@ def test_there_are_no_settings_of_replay() -> None:
     """What would be without effect is unknown."""
     with pytest.raises(Exception, match="unknown setting 'buffer_size'"):
         async_dqn.Config.make(buffer_size=10)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_async_dqn_learns_cartpole(seed: int) -> None:
-    """20 greedy episodes reach a mean of 400 within 400,000 steps."""
-    from tests.algorithms.test_dqn_family import steps_to
-
-    steps = steps_to("async_dqn", 400, 400_000, seed, "sim")
-    assert steps is not None
-    print(f"asynchronous DQN, seed {seed}: {steps} steps")

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ import torch
 import rillflow as rf
 from rillflow.actors.replay_actor import KEY_BITS
 from rillflow.algorithms import get_algorithm
-from rillflow.envs.make import make_envs
-from rillflow.policies.make import make_actor
 from rillflow.rl.results import RowStats
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
@@ -212,50 +209,3 @@ def test_continuous_actions_are_refused():
 def test_plans_are_checked_and_drawn_without_starting():
     flow, _ = flow_of("dqn")
     assert "StoreToReplayBuffer" in flow.explain()
-
-
-def greedy_return(workers, weights):
-    """Mean over 20 whole episodes."""
-    envs = make_envs(workers.config.env, 20, seed=1)
-    policy, obs, returns = make_actor(workers.spec, 0), envs.reset(), []
-    policy.set_weights(weights)
-    while len(returns) < 20:
-        obs = envs.step(policy.greedy(obs)).obs
-        returns += [episode_return for episode_return, _ in envs.pop_episodes()]
-    envs.close()
-    return np.mean(returns[:20])
-
-
-def steps_to(algorithm, goal, limit, seed, engine, **settings):
-    """Steps until the mean of 20 greedy episodes reached the goal."""
-    flow, workers = flow_of(algorithm, {}, **settings)
-    sampled, look = Counter(), 5000
-    with flow.run(engine, seed=seed) as run:
-        run.on_metrics(lambda actor, seq, metrics: sampled.update(steps=metrics.get("steps", 0)))
-        for _ in run:
-            if sampled["steps"] >= look:
-                look += 5000
-                weights = run.shared[workers.weights_key].weights
-                if greedy_return(workers, weights) >= goal:
-                    return sampled["steps"]
-            if sampled["steps"] > limit:
-                break
-    return None
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_dqn_learns_cartpole(seed):
-    steps = steps_to("dqn", 475, 150_000, seed, "sim")
-    assert steps is not None
-    print(f"DQN, seed {seed}: {steps} steps")
-
-
-@pytest.mark.slow
-@pytest.mark.proc
-@pytest.mark.timeout(600)
-def test_apex_learns_cartpole():
-    steps = steps_to("apex", 450, 250_000, 0, "local")
-    assert steps is not None
-    print(f"Ape-X: {steps} steps")

@@ -304,35 +304,7 @@ def test_a_trained_policy_that_remembers_acts_and_evaluates() -> None:
     assert len(trained.evaluate(5)) == 5
 
 
-# -- learning --------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_impala_learns_cartpole(seed: int) -> None:
-    """A mean of 475 over 100 training episodes within 400,000 steps, with the default settings."""
-    until = {"return": 475, "steps": 400_000}
-    trained = train("impala", "CartPole-v1", until=until, seed=seed, engine="sim")
-    assert trained.history[-1]["return"] >= 475, trained.history[-1]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_impala_with_memory_learns_what_it_cannot_see(seed: int) -> None:
-    """CartPole without velocities: a mean of 400 over 100 training episodes.
-
-    The actor and the critic of an lstm share all but their last layer, so the value loss counts
-    less, and a shorter horizon keeps values small.
-    """
-    trained = train(
-        "impala", "CartPole-hidden-velocity", until={"return": 400, "steps": 1_500_000}, seed=seed,
-        engine="sim", model="lstm", lstm_size=64, hidden=(64,), gamma=0.97, vf_loss_coef=0.01,
-        num_envs_per_worker=32, rollout_fragment_length=16, train_batch_size=512,
-        max_sample_requests_in_flight_per_worker=1,
-    )  # fmt: skip
-    assert trained.history[-1]["return"] >= 400, trained.history[-1]
+# -- images ----------------------------------------------------------------------------------------
 
 
 ATARI: dict[str, dict[str, Any]] = {

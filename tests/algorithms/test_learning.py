@@ -53,11 +53,24 @@ PENDULUM = {
     "grad_clip": None,
     "activation": "relu",
 }
+LSTM = {
+    "model": "lstm",
+    "lstm_size": 64,
+    "hidden": (64,),
+    "num_envs_per_worker": 16,
+    "rollout_fragment_length": 32,
+    "train_batch_size": 512,
+    "max_sample_requests_in_flight_per_worker": 1,
+    "lr": 2e-3,
+    "gamma": 0.97,
+    "vf_loss_coef": 0.01,  # the critic shares the network, and its errors are large
+}
 GOALS = [
     Goal("ppo", 475, 150_000),
     Goal("a2c", 450, 400_000),
     Goal("a3c", 450, 400_000),
     Goal("impala", 475, 400_000),
+    Goal("impala", 400, 1_500_000, env="CartPole-hidden-velocity", settings=LSTM),
     Goal("ppo", -300, 150_000, env="Pendulum-v1", settings=PENDULUM),
     Goal("dqn", 475, 150_000, greedy=True),
     Goal("apex", 450, 250_000, greedy=True),

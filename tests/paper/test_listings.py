@@ -299,6 +299,7 @@ def _apex_plan() -> Flow[Any]:
 def _watch(kind: type, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], list[Any]]:
     """Batches that the driver reads from now on, and weights that it serialises."""
     from rillflow.engines import ray, serial, shm
+from rillflow.training import Trained
 
     read: list[Any] = []
     put: list[Any] = []
@@ -380,14 +381,7 @@ def test_apex_listing_learns(name: str, settings: dict[str, Any]) -> None:
 
 def greedy_return(workers: Any, weights: Any) -> float:
     """Mean of 20 whole episodes."""
-    envs = make_envs(workers.config.env, 20, seed=1)
-    policy, obs, returns = make_actor(workers.spec, 0), envs.reset(), []
-    policy.set_weights(weights)
-    while len(returns) < 20:
-        obs = envs.step(policy.greedy(obs)).obs
-        returns += [float(episode_return) for episode_return, _ in envs.pop_episodes()]
-    envs.close()
-    return float(np.mean(returns[:20]))
+    return float(np.mean(Trained(workers.config, workers.spec, weights, []).evaluate(20)))
 
 
 @pytest.mark.slow
