@@ -13,11 +13,10 @@ from rillflow import algorithms, paper
 from rillflow.actors.replay_actor import ReplayActor
 from rillflow.algorithms import a3c, apex, dqn, ppo
 from rillflow.batch import BOOTSTRAP, SampleBatch
-from rillflow.envs.make import make_envs
 from rillflow.graph.flow import Flow
-from rillflow.policies.make import make_actor
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.multi_agent import MultiAgentConfig
+from rillflow.training import Trained
 
 HERE = Path(__file__).parent
 A3C = ("listing_a1", "poster_a3c")
@@ -299,7 +298,6 @@ def _apex_plan() -> Flow[Any]:
 def _watch(kind: type, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], list[Any]]:
     """Batches that the driver reads from now on, and weights that it serialises."""
     from rillflow.engines import ray, serial, shm
-from rillflow.training import Trained
 
     read: list[Any] = []
     put: list[Any] = []
