@@ -1,0 +1,1 @@
+"""The command `rillflow`: one file per command, each imported when it is asked for."""

@@ -1,0 +1,227 @@
+"""The live display of a terminal: the curve, the figures, who is busy, and what limits the run."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from rillflow.cli.braille import bar, curve, number
+from rillflow.cli.forecast import Forecast, duration
+from rillflow.cli.lines import time_left
+from rillflow.runs.listeners import Listener, Row
+from rillflow.status import snapshot
+
+if TYPE_CHECKING:
+    from rillflow.engines.run import Run
+    from rillflow.graph.flow import Flow
+
+_POINTS = 2000
+_PLOT_LINES, _OPERATORS = 9, 10
+_OTHER_LINES = 13
+"""of the picture, beside the plot and the operators"""
+_WIDEST = 100
+
+
+class Curve:
+    """Points to draw: all of them at first, every second, fourth, ... of a long run."""
+
+    def __init__(self) -> None:
+        self.xs: list[float] = []
+        self.ys: list[float] = []
+        self._every, self._seen = 1, 0
+
+    def add(self, x: float, y: float) -> None:
+        """One point; what is not a number is left out."""
+        if not math.isfinite(y):
+            return
+        self._seen += 1
+        if self._seen % self._every == 0:
+            self.xs.append(x)
+            self.ys.append(y)
+        if len(self.xs) > _POINTS:
+            self.xs, self.ys, self._every = self.xs[::2], self.ys[::2], 2 * self._every
+
+
+class Display(Listener):
+    """Draws itself about four times a second while the run goes on; its last picture stays.
+
+    Args:
+        title: what is trained on what.
+        until: when it ends.
+        notes: lines below everything, such as where the view is.
+        console: of rich; by default the terminal.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        until: Mapping[str, float],
+        notes: list[str] | None = None,
+        console: Console | None = None,
+    ) -> None:
+        self.title, self.until, self.notes = title, until, list(notes or [])
+        self.console = console or Console()
+        self.forecast = Forecast(until)
+        self.curve = Curve()
+        self.row: Row | None = None
+        self.stopping = False
+        """the user has asked for the end"""
+        self.state = ""
+        self._run: Run[Any] | None = None
+        self._live: Live | None = None
+        self._status: dict[str, Any] = {}
+        self._looked = 0.0
+        self._begin = time.monotonic()
+
+    # -- what it hears --------------------------------------------------------------------------
+
+    def on_start(self, run: Run[Any], flow: Flow[Any]) -> None:
+        """Begin to draw."""
+        self._run, self._begin = run, time.monotonic()
+        self._live = Live(
+            get_renderable=self.picture,
+            console=self.console,
+            refresh_per_second=4,
+            redirect_stdout=True,
+            redirect_stderr=True,
+        )
+        self._live.start()
+
+    def on_row(self, row: Row) -> None:
+        """Remember it; the next picture shows it."""
+        self.row = row
+        self.forecast.see(row)
+        self.curve.add(row["steps"], row["return"])
+
+    def on_end(self, state: str, error: BaseException | None = None) -> None:
+        """The last picture stays."""
+        self.state, self._looked = state, 0.0
+        if self._live is not None:
+            self._live.refresh()
+            self._live.stop()
+
+    # -- what it shows --------------------------------------------------------------------------
+
+    def picture(self) -> Group:
+        """Everything, top to bottom."""
+        width = min(self.console.width, _WIDEST)
+        parts: list[Any] = [Text(self.title, style="bold", no_wrap=True)]
+        parts += self._plot(width)
+        parts += self._figures(width)
+        status = self._look()
+        if self.row is not None and status.get("operators"):
+            parts += ["", _operators(status, width, self._most_operators())]
+            if status["seconds"]:  # on `sim` work may take no time: then nothing is busy
+                parts += [Text(status["verdict"], style="yellow")]
+        parts += [Text(note, style="dim", no_wrap=True) for note in self._notes()]
+        return Group(*parts)
+
+    def _plot(self, width: int) -> list[Text]:
+        shown = min(self._most_operators(), len(self._status.get("operators", ())))
+        height = max(3, min(_PLOT_LINES, self.console.height - _OTHER_LINES - shown))
+        if len(self.curve.xs) < 2:
+            return []
+        lines = curve(
+            self.curve.xs,
+            self.curve.ys,
+            width=width,
+            height=height,
+            level=self.until.get("return"),
+        )
+        last = f"{self.curve.xs[-1]:,.0f} steps"
+        first = f"{self.curve.xs[0]:,.0f}"
+        margin = lines[0].index("┤") + 1
+        axis = " " * margin + first + last.rjust(width - margin - len(first))
+        return [
+            Text("return, mean of 100 episodes", style="dim"),
+            *(_painted(line, margin) for line in lines),
+            Text(axis, style="dim"),
+        ]
+
+    def _most_operators(self) -> int:
+        """How many operators there is room for, beside a small plot."""
+        return max(2, min(_OPERATORS, self.console.height - _OTHER_LINES - 3))
+
+    def _figures(self, width: int) -> list[Any]:
+        row = self.row
+        if row is None:
+            waited = duration(time.monotonic() - self._begin)
+            return [Text(f"starting workers, waiting for the first update ({waited})")]
+        figures = Text()
+        if math.isfinite(row["return"]):
+            figures.append(f"return {number(round(row['return'], 1))}", style="bold cyan")
+        else:
+            figures.append(f"return after 100 episodes (now {row['episodes']:.0f})", style="cyan")
+        figures.append(f"   {row['steps']:,.0f} steps   {self.forecast.rate:,.0f} steps/s   ")
+        if width > 90:
+            figures.append(f"{row['episodes']:,.0f} episodes   ")
+        figures.append(duration(row["seconds"]))
+        left = self.forecast.left()
+        if left is not None and not self.state:
+            figures.append(f"   about {time_left(left)}", style="green")
+        return [figures, Text(bar(self._done(row), width), style="green" if self.state else "cyan")]
+
+    def _done(self, row: Row) -> float:
+        """How much of the way has been gone, by time where that can be said."""
+        if self.state == "finished":
+            return 1.0
+        left = self.forecast.left()
+        if left is None:
+            return 0.0
+        return row["seconds"] / max(1e-9, row["seconds"] + left[0])
+
+    def _look(self) -> dict[str, Any]:
+        """The run's own figures, asked for once a second."""
+        now = time.monotonic()
+        if self._run is not None and now >= self._looked + 1.0:
+            self._looked = now
+            try:
+                self._status = snapshot(self._run)
+            except RuntimeError:  # the run's own thread was quicker; the last figures stay
+                return self._status
+        return self._status
+
+    def _notes(self) -> list[str]:
+        if self.state:
+            return []
+        if self.stopping:
+            return [*self.notes, "stopping after this update; Ctrl-C again stops now"]
+        return [*self.notes, "Ctrl-C finishes the update, saves and stops"]
+
+
+def _painted(line: str, margin: int) -> Text:
+    """Labels dim, the goal green, the curve in colour."""
+    text = Text(line, no_wrap=True)
+    text.stylize("dim", 0, margin)
+    for index in range(margin, len(line)):
+        text.stylize("green" if line[index] == "┄" else "cyan", index, index + 1)
+    return text
+
+
+def _operators(status: Mapping[str, Any], width: int, most: int) -> Table:
+    """Who does how much; the busiest ones where there are many."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("operator", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 50))
+    table.add_column("where", no_wrap=True)
+    for name in ("items", "items/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("busy", no_wrap=True)
+    lines = status["operators"]
+    if len(lines) > most:
+        busiest = sorted(lines, key=lambda line: -float(line["busy"]))[:most]
+        lines = [line for line in lines if line in busiest]
+    for line in lines:
+        share = float(line["utilisation"])
+        busy = Text(f"{share:>4.0%} ")
+        busy.append(bar(share, 10), style="red" if share > 0.8 else "cyan")
+        rate = float(line["rate"])
+        shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
+        table.add_row(line["name"], line["where"], f"{line['items']:,}", shown, busy)
+    return table

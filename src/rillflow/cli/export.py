@@ -1,0 +1,30 @@
+"""`rillflow export`: a trained policy as ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rillflow.cli.parser import Parser
+from rillflow.cli.policies import add_policy_flags, beside, load_policy
+
+_DESCRIPTION = """\
+Write the acting network of a trained policy as ONNX, so that a program without torch can run it.
+The file is run before it is given its name: if it does not act as the policy does, nothing is
+written."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Export."""
+    parser = Parser("export", _DESCRIPTION)
+    add_policy_flags(parser)
+    parser.add_argument("-o", "--out", metavar="FILE", help="(default RUN/policy.onnx)")
+    options = parser.parse(arguments)
+    path = options.out or beside(options.run, "policy.onnx")
+    trained = load_policy(options)
+
+    from rillflow.cli.notes import notes_as_lines
+    from rillflow.results import export_onnx
+
+    with notes_as_lines():
+        print(export_onnx(trained, path))
+    return 0

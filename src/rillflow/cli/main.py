@@ -1,0 +1,117 @@
+"""The command `rillflow`: finds the command that was meant, and turns errors into one line.
+
+Exit codes: 0 all went well; 1 something happened while running; 2 a wrong command, flag or setting;
+130 stopped by Ctrl-C, 143 by SIGTERM, also when what there was has been saved: a script that goes
+on only after success should not go on after half a training.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from rillflow.cli.problems import Usage, explain_error
+
+GROUPS = {
+    "train": {
+        "train": "train an algorithm on an environment",
+        "resume": "go on with a run that was stopped or died",
+        "tune": "search for good settings",
+    },
+    "look at what came of it": {
+        "evaluate": "play episodes with a trained policy and report the returns",
+        "record": "film a trained policy",
+        "plot": "draw the learning curves of one or more runs",
+        "export": "write a trained policy as ONNX",
+        "view": "show a run in the browser, while it goes on or later",
+    },
+    "understand": {
+        "explain": "show an algorithm's dataflow: text, Mermaid, SVG or JSON",
+        "simulate": "predict throughput and bottleneck on 1 to 1000 workers",
+        "bench": "run the benchmarks",
+        "list": "list algorithms, environments, engines and runs",
+    },
+}
+COMMANDS = [name for group in GROUPS.values() for name in group]
+
+_EXAMPLES = """\
+examples
+  rillflow train ppo CartPole-v1                    a trained agent in seconds
+  rillflow train ppo CartPole-v1 --until return=475 --num-workers 4 --view
+  rillflow train ppo --help                         every setting of PPO
+  rillflow explain apex                             what Ape-X does, as a graph
+  rillflow simulate ppo CartPole-v1 --workers 1,2,4,...,256
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(given)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # whoever read our output has gone: `rillflow explain ppo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if os.environ.get("RILLFLOW_DEBUG"):
+            raise
+        name = f" {given[0]}" if given and given[0] in COMMANDS else ""
+        text, code = explain_error(error)
+        text = text.removeprefix(f"{given[0]}: ")
+        print(f"rillflow{name}: {text}", file=sys.stderr)
+        return code
+
+
+def _run(given: list[str]) -> int:
+    if not given or given[0] in ("-h", "--help", "help"):
+        if len(given) > 1 and given[1] in COMMANDS:
+            return _run([given[1], "--help"])
+        print(usage())
+        return 0
+    if given[0] in ("-V", "--version", "version"):
+        from rillflow import __version__
+
+        print(f"rillflow {__version__}")
+        return 0
+    command = given[0]
+    if command not in COMMANDS:
+        near = difflib.get_close_matches(command.lower(), COMMANDS, n=1)
+        hint = f"did you mean `rillflow {near[0]}`?" if near else "`rillflow --help` lists them."
+        what = "flag" if command.startswith("-") else "command"
+        raise Usage(f"there is no {what} {command!r}; {hint}")
+    _look_here()
+    code: int = import_module(f"rillflow.cli.{command}").main(given[1:])
+    return code
+
+
+def _look_here() -> None:
+    """`module:name` may be a file beside the user, as with `python -m`."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+
+
+def usage() -> str:
+    """What `rillflow --help` shows."""
+    lines = [
+        "usage: rillflow COMMAND [ARGUMENTS]",
+        "",
+        "Distributed reinforcement learning as short, typed dataflows over actors.",
+    ]
+    for title, commands in GROUPS.items():
+        lines += ["", title, *(f"  {name:<10}{text}" for name, text in commands.items())]
+    lines += ["", _EXAMPLES]
+    lines.append(
+        "`rillflow COMMAND --help` says more about each. RILLFLOW_DEBUG=1 shows tracebacks."
+    )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""`rillflow record`: film a trained policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rillflow.cli.parser import Parser, positive, whole
+from rillflow.cli.policies import add_policy_flags, beside, load_policy
+
+_DESCRIPTION = """\
+Film some episodes of a trained policy. The ending of the file says how: .mp4 and .gif are films,
+.png is a strip of frames of one episode."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Film."""
+    parser = Parser("record", _DESCRIPTION)
+    add_policy_flags(parser)
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", help=".mp4, .gif or .png (default RUN/video.mp4)"
+    )
+    parser.add_argument(
+        "--episodes",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="to film, one after the other (default 1)",
+    )
+    parser.add_argument(
+        "--frames", type=whole(1), default=8, metavar="N", help="of a .png (default 8)"
+    )
+    parser.add_argument(
+        "--fps",
+        type=positive,
+        metavar="X",
+        help="frames a second (default: as the environment was made for)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole(0),
+        default=1,
+        metavar="N",
+        help="of the environment; the same seed gives the same film (default 1)",
+    )
+    parser.add_argument(
+        "--sampled", action="store_true", help="draw actions instead of taking the most likely"
+    )
+    options = parser.parse(arguments)
+    path = Path(options.out) if options.out else beside(options.run, "video.mp4")
+    trained = load_policy(options)
+
+    from rillflow.cli.notes import notes_as_lines
+    from rillflow.results import frame_strip, record
+
+    greedy = not options.sampled
+    with notes_as_lines():
+        if path.suffix.lower() == ".png":
+            frame_strip(trained, path, options.frames, seed=options.seed, greedy=greedy)
+        else:
+            record(
+                trained, path, options.episodes, seed=options.seed, fps=options.fps, greedy=greedy
+            )
+    print(path)
+    return 0

@@ -1,0 +1,277 @@
+"""What `train`, `explain`, `simulate` and `tune` have in common: algorithm, environment, settings.
+
+    rillflow train ppo CartPole-v1 --num-workers 4
+    rillflow train --run=PPO --env=CartPole-v1 --config='{"num_workers": 4}'
+
+mean the same. The flags are those of the chosen algorithm, so it is looked for first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rillflow.cli.parser import Parser
+from rillflow.cli.problems import Usage
+from rillflow.cli.settings import (
+    Setting,
+    from_json,
+    parse_object,
+    parse_value,
+    pointed_at,
+    settings_of,
+    shown,
+)
+
+_ALGORITHM_FLAGS = ("--run", "--algorithm")
+
+
+def chosen_algorithm(arguments: Sequence[str]) -> str | None:
+    """The algorithm that a command line names, before its flags are known.
+
+    >>> chosen_algorithm(["--lr", "1e-3", "ppo", "CartPole-v1"])
+    'ppo'
+    >>> chosen_algorithm(["--run=PPO", "--env=Pong-v0"])
+    'PPO'
+    """
+    for index, token in enumerate(arguments):
+        name, equals, value = token.partition("=")
+        if name in _ALGORITHM_FLAGS:
+            after = arguments[index + 1 : index + 2]
+            return value if equals else (after[0] if after else None)
+    # a word after a flag may be the flag's value: first those that cannot be
+    words = [
+        (token, index and arguments[index - 1].startswith("--") and "=" not in arguments[index - 1])
+        for index, token in enumerate(arguments)
+        if not token.startswith("-")
+    ]
+    free = [token for token, follows in words if not follows]
+    known = [token for token, _ in words if _is_known(token)]
+    return next(iter([*known, *free]), None)
+
+
+def _is_known(token: str) -> bool:
+    from rillflow.algorithms import NAMES
+
+    plain = "".join(letter for letter in token.lower() if letter.isalnum())
+    return plain in {name.replace("_", "") for name in NAMES}
+
+
+def find_algorithm(name: str) -> Any:
+    """The module of an algorithm, ours by name or the user's own as `module:name`.
+
+    `module:name` is a plan with its `Config` beside it, or an object that has both.
+    """
+    if ":" not in name:
+        from rillflow.algorithms import get_algorithm
+
+        return get_algorithm(name)
+    found = pointed_at(name)
+    if not hasattr(found, "Config"):
+        found = _module(name)
+    if not hasattr(found, "Config") or not callable(getattr(found, "plan", None)):
+        raise Usage(
+            f"{name!r} is no algorithm: it needs a `Config` (a subclass of AlgorithmConfig) and a "
+            "`plan(rollouts, workers)`, both in one module or on one object"
+        )
+    return found
+
+
+def _module(name: str) -> Any:
+    from importlib import import_module
+
+    return import_module(name.partition(":")[0])
+
+
+def short_name(name: str, module: Any) -> str:
+    """What to call an algorithm: its file, or what the user pointed at."""
+    if ":" in name:
+        return name
+    return str(module.__name__).rpartition(".")[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A parsed command line: the algorithm, its settings, and the command's own options."""
+
+    algorithm: str
+    module: Any
+    config: Any
+    options: Any
+
+    @property
+    def env(self) -> str:
+        """The environment's name."""
+        env = self.config.env
+        return env if isinstance(env, str) else str(getattr(env, "__qualname__", env))
+
+
+def add_request_flags(parser: Parser) -> None:
+    """The algorithm and the environment, in both forms."""
+    parser.add_argument("algorithm", nargs="?", help="as `rillflow list` has them, or module:name")
+    parser.add_argument("env", nargs="?", help="a Gymnasium id, one of our own, or module:name")
+    parser.add_argument(
+        "--run", "--algorithm", dest="run", metavar="NAME", help="the algorithm, as a flag"
+    )
+    parser.add_argument("--env", dest="env_flag", metavar="ID", help="the environment, as a flag")
+    parser.add_argument(
+        "--config",
+        metavar="JSON",
+        action="append",
+        default=[],
+        help="settings as JSON, or the name of a .json file; flags win",
+    )
+
+
+def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
+    """Everything a command line says about what to run; all that is wrong with it is told at once.
+
+    `--help` with an algorithm shows its settings too.
+    """
+    name = chosen_algorithm(arguments)
+    asked = {"-h", "--help"} & set(arguments)
+    if name is None:
+        if not asked:
+            parser.parse(arguments)  # another mistake is told first
+            raise Usage(
+                f"which algorithm? As in `{parser.prog} ppo CartPole-v1`; `rillflow list` has them"
+            )
+        parser.epilog = (
+            f"`{parser.prog} ppo --help` shows the settings of PPO, each of which is a flag too."
+        )
+    module = None if name is None else find_algorithm(name)
+    if name is not None:
+        parser.prog += f" {name}"  # for messages: its flags are those of this algorithm
+    settings = [] if module is None else settings_of(module.Config)
+    _add_settings(parser, settings)
+    options = _parsed(parser, arguments)
+    assert name is not None, "--help has ended the program"
+    assert module is not None, "a name has a module"
+    _sort_out_names(options, name)
+    values = _values(options, settings)
+    if options.env is not None:
+        values["env"] = options.env
+    for function in ("loss", "postprocess"):  # an object's own, as for `rf.train`
+        own = getattr(module, function, None)
+        if ":" in name and callable(own):
+            values.setdefault(function, own)
+    return Request(short_name(name, module), module, module.Config.make(**values), options)
+
+
+def _parsed(parser: Parser, arguments: Sequence[str]) -> Any:
+    options = parser.parse(arguments)
+    if options.run is not None and options.algorithm is not None:
+        # with --run, the one positional is the environment
+        if options.env is None:
+            options.env = options.algorithm
+        elif options.algorithm != options.run:
+            raise Usage(f"two algorithms are named: {options.algorithm!r} and --run={options.run}")
+    return options
+
+
+def _sort_out_names(options: Any, name: str) -> None:
+    if options.env_flag is not None:
+        if options.env is not None and options.env != options.env_flag:
+            raise Usage(f"two environments are named: {options.env!r} and --env={options.env_flag}")
+        options.env = options.env_flag
+    if options.run is None and options.algorithm != name:
+        raise Usage(f"unexpected {options.algorithm!r} before the algorithm {name!r}")
+
+
+def _add_settings(parser: Parser, settings: Sequence[Setting]) -> None:
+    """A flag for each setting, grouped; those that are the algorithm's own come first."""
+    by_group: dict[str, list[Setting]] = {}
+    for setting in settings:
+        by_group.setdefault(setting.group, []).append(setting)
+    general = [name for name in ("rollouts", "learning", "network") if name in by_group]
+    own = [name for name in by_group if name not in general]
+    for title in [*reversed(own), *general]:
+        group = parser.add_argument_group(title)
+        for setting in by_group[title]:
+            _add_setting(group, setting)
+
+
+def _add_setting(group: Any, setting: Setting) -> None:
+    text = f"{setting.help} (default {setting.shown_default})".strip()
+    options: dict[str, Any] = {
+        "dest": f"setting:{setting.name}",
+        "default": argparse.SUPPRESS,
+        "help": text.replace("%", "%%"),
+    }
+    if setting.is_switch:
+        off = setting.flag.replace("--", "--no-", 1)
+        group.add_argument(setting.flag, action=_Switch, nargs=0, off=off, **options)
+    else:
+        group.add_argument(setting.flag, metavar=setting.metavar, **options)
+
+
+class _Switch(argparse.Action):
+    """`--double-q` and `--no-double-q`."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, off: str, **options: Any) -> None:
+        super().__init__([*option_strings, off], dest, **options)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """Remember which of the two it was."""
+        setattr(namespace, self.dest, not (option or "").startswith("--no-"))
+
+
+def _values(options: Any, settings: Sequence[Setting]) -> dict[str, Any]:
+    """Settings from --config, then from flags."""
+    hints = {setting.name: setting.hint for setting in settings}
+    values: dict[str, Any] = {}
+    for text in options.config:
+        for name, value in _config_object(text).items():
+            values[_known_as(name, hints)] = from_json(hints.get(name, Any), value)
+    for setting in settings:
+        given: Any = getattr(options, f"setting:{setting.name}", _MISSING)
+        if given is not _MISSING:
+            values[setting.name] = given if setting.is_switch else _value(setting, given)
+    return values
+
+
+_MISSING = object()
+
+
+def _known_as(name: str, hints: dict[str, Any]) -> str:
+    """`lambda` as `lambda_`, which Python keeps for itself."""
+    return f"{name}_" if name not in hints and f"{name}_" in hints else name
+
+
+def _value(setting: Setting, text: str) -> Any:
+    try:
+        return parse_value(setting.hint, text)
+    except Usage as error:
+        raise Usage(f"{setting.flag}: {error}") from None
+
+
+def _config_object(text: str) -> dict[str, Any]:
+    if text.endswith(".json"):
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except OSError as error:
+            raise Usage(f"--config {text}: {error.strerror}") from None
+    return parse_object(text, "--config")
+
+
+def command_line(request: Request, changed: dict[str, Any]) -> str:
+    """Settings as flags, to be copied into a shell.
+
+    Args:
+        request: says which algorithm and environment.
+        changed: the settings to show.
+    """
+    import shlex
+
+    words = ["rillflow", "train", request.algorithm, request.env]
+    for setting in settings_of(request.module.Config):
+        if setting.name in changed:
+            value = changed[setting.name]
+            if setting.is_switch:
+                words.append(setting.flag if value else setting.flag.replace("--", "--no-", 1))
+            else:
+                words += [setting.flag, shown(value)]
+    return shlex.join(words)

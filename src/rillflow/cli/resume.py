@@ -1,0 +1,104 @@
+"""`rillflow resume`: go on with a run that was stopped or died."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from importlib.util import find_spec
+from typing import Any
+
+from rillflow.cli.parser import Parser
+from rillflow.cli.problems import Usage
+from rillflow.cli.until import LIMITS, parse_until
+
+_DESCRIPTION = """\
+Go on with a run from its newest checkpoint, in its own directory and with its own settings:
+weights, optimiser, replay, counters and random numbers are as they were."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Resume."""
+    from rillflow.cli.train import add_engine_flags, add_output_flags
+
+    parser = Parser("resume", _DESCRIPTION)
+    parser.add_argument("run", metavar="RUN", help="a run's directory")
+    group = parser.add_argument_group("the run")
+    group.add_argument(
+        "--until",
+        action="append",
+        default=[],
+        metavar="LIMIT=N",
+        help=f"new limits: {', '.join(LIMITS)} (default: those it began with)",
+    )
+    group.add_argument(
+        "--algorithm", metavar="NAME", help="the one the run must be of; a check for scripts"
+    )
+    add_engine_flags(group, "that of the run")
+    add_output_flags(parser)
+    options = parser.parse(arguments)
+
+    from rillflow.runs.directory import RunDirectory
+
+    directory = RunDirectory.open(options.run)
+    about = directory.about
+    _require_same(options, about)
+    until = parse_until(options.until) if options.until else dict(about.get("until", {}))
+    if find_spec("rillflow.trainer") is None:
+        raise Usage("this version of rillflow writes no checkpoints yet, so it cannot resume")
+    if options.engine is None:
+        options.engine = None if options.address else about.get("engine", "local")
+    with directory:
+        return _go_on(options, directory, about, until)
+
+
+def _require_same(options: Any, about: dict[str, Any]) -> None:
+    if options.algorithm is None:
+        return
+    from rillflow.cli.request import find_algorithm, short_name
+
+    wanted = short_name(options.algorithm, find_algorithm(options.algorithm))
+    if wanted != about.get("algorithm"):
+        raise Usage(
+            f"{options.run!r} is a run of {about.get('algorithm')}, and goes on with that: leave "
+            f"--algorithm out, or begin anew with `rillflow train {wanted} {about.get('env')}`"
+        )
+
+
+def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str, float]) -> int:
+    from importlib import import_module
+
+    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.train import (
+        chosen_engine,
+        display_for,
+        exit_code,
+        finish,
+        heard,
+        loggers_for,
+        opened_view,
+    )
+    from rillflow.runs.interrupts import Interrupts
+
+    trainer = import_module("rillflow.trainer")
+    engine = chosen_engine(options)
+    title = f"{about['algorithm']} on {about['env']}, going on in {directory}"
+    with notes_as_lines(), ExitStack() as stack:
+        url = opened_view(options, directory, stack)
+        facts = {**about, "run": str(directory), "until": until, "view": url}
+        show = display_for(options, title, until, facts, url)
+        interrupts = stack.enter_context(Interrupts(heard(show)))
+        try:
+            outcome = trainer.resume(
+                directory,
+                until=until,
+                engine=engine,
+                listeners=[*loggers_for(options, directory), *show],
+                interrupts=interrupts,
+            )
+        except KeyboardInterrupt:
+            print(f"stopped; what was written is in {directory}", file=sys.stderr)
+            return interrupts.exit_code
+        outcome.trained.save(directory.policy)
+        finish(options, until, directory, outcome)
+        return exit_code(outcome, interrupts)

@@ -1,0 +1,1 @@
+"""Runs on disk: a directory for each, and the listeners that write into it."""

@@ -1,0 +1,234 @@
+"""The directory of a run: what it is, what it does now, what it has done.
+
+RUN/run.json        what was asked for: algorithm, environment, settings, limits, versions, machine
+RUN/graph.json      the dataflow, and graph.svg its picture
+RUN/metrics.jsonl   a line for each result of training
+RUN/status.json     the run now, replaced about once a second
+RUN/policy.npz      the trained policy, as `Trained.save` writes it
+RUN/checkpoints/    what a run goes on from
+RUN/.lock           held while a process writes here
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rillflow.errors import BuildError, RunError
+from rillflow.runs.facts import machine, versions
+from rillflow.runs.files import read_json, write_json
+
+if TYPE_CHECKING:
+    from rillflow.checkpoint.lock import Lock
+
+FORMAT = 1
+"""of run.json; raised when an older reader could no longer understand it"""
+
+
+class RunDirectory:
+    """A run's directory; `create` makes one for a new run, `open` takes one that exists."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock: Lock | None = None
+
+    # -- making and finding ---------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        root: str | Path = "runs",
+        name: str | None = None,
+        *,
+        algorithm: str,
+        env: str,
+        engine: str,
+        seed: int,
+        config: Mapping[str, Any],
+        until: Mapping[str, float],
+        **more: Any,
+    ) -> RunDirectory:
+        """A new directory under `root`, locked, with its run.json.
+
+        Args:
+            root: made if it is not there.
+            name: of the directory; by default the algorithm, the environment and a number.
+            algorithm: by name.
+            env: by name.
+            engine: by name.
+            seed: of the run.
+            config: every setting, as plain data.
+            until: when the run is to end.
+            more: further entries of run.json.
+        """
+        wanted = None if name is None else _named(name)
+        directory = cls(_made(Path(root), wanted, _plain_name(f"{algorithm}-{env}")))
+        directory.lock()
+        facts = {
+            "format": FORMAT,
+            "algorithm": algorithm,
+            "env": env,
+            "engine": engine,
+            "seed": seed,
+            "config": dict(config),
+            "until": dict(until),
+            "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "versions": versions(),
+            "machine": machine(),
+            **more,
+        }
+        write_json(directory.path / "run.json", facts, indent=2)
+        directory.checkpoints.mkdir(exist_ok=True)
+        return directory
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunDirectory:
+        """An existing run; what is no run directory is refused."""
+        directory = cls(path)
+        if not directory.path.is_dir():
+            raise BuildError(f"there is no run {str(path)!r}; `rillflow list runs` shows them.")
+        about = directory.about
+        if not about:
+            raise BuildError(f"{str(path)!r} is no run: it has no run.json that can be read.")
+        if about.get("format") != FORMAT:
+            raise BuildError(
+                f"{str(path)!r} was written in format {about.get('format')!r}, and this rillflow "
+                f"reads format {FORMAT}: use the version that wrote it, or a newer one."
+            )
+        return directory
+
+    # -- what is in it --------------------------------------------------------------------------
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """run.json."""
+        return read_json(self.path / "run.json")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """status.json."""
+        return read_json(self.path / "status.json")
+
+    @property
+    def metrics(self) -> Path:
+        """A line for each result of training."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def policy(self) -> Path:
+        """The trained policy."""
+        return self.path / "policy.npz"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What a run goes on from."""
+        return self.path / "checkpoints"
+
+    def write_graph(self, flow: Any) -> None:
+        """graph.json and graph.svg of a flow."""
+        from rillflow.runs.files import write_text
+
+        write_json(self.path / "graph.json", flow.to_json())
+        write_text(self.path / "graph.svg", flow.to_svg())
+
+    # -- one writer -----------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Keep other runs out, until `release` or the end of this process, however it ends."""
+        from rillflow.checkpoint.errors import StoreLocked
+        from rillflow.checkpoint.lock import Lock  # with NumPy: looking at runs needs neither
+
+        if self._lock is not None:
+            return
+        try:
+            self._lock = Lock(self.path)
+        except StoreLocked as error:
+            who = "another process" if error.pid is None else f"process {error.pid}"
+            raise RunError(
+                f"{str(self.path)!r} is in use by {who}, and one run at a time may write there: "
+                "stop that one, or choose another directory."
+            ) from None
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def release(self) -> None:
+        """Let another run in; safe to call twice."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> RunDirectory:
+        self.lock()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def runs_in(root: str | Path) -> Iterator[RunDirectory]:
+    """The runs under a directory, the oldest first."""
+    found = [path.parent for path in Path(root).glob("*/run.json")]
+    for path in sorted(found, key=lambda path: (path / "run.json").stat().st_mtime):
+        yield RunDirectory(path)
+
+
+def _named(name: str) -> str:
+    if not name or name != Path(name).name or name in (".", ".."):
+        raise BuildError(
+            f"a run's name is the name of a directory, without slashes; got {name!r}. "
+            "Where it is made is said by the root."
+        )
+    return name
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "env"
+
+
+def _made(root: Path, name: str | None, stem: str) -> Path:
+    """A directory that was not there, or was empty; numbered if nobody named it."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if name is not None:
+            return _new(root / name)
+        number = 1 + max((_number(path.name, stem) for path in root.iterdir()), default=0)
+        while True:  # somebody else may start a run at the same moment
+            try:
+                path = root / f"{stem}-{number}"
+                path.mkdir()
+                return path
+            except FileExistsError:
+                number += 1
+    except OSError as error:
+        raise _unwritable(root, error) from None
+
+
+def _new(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    if any(path.iterdir()):
+        raise BuildError(
+            f"{str(path)!r} exists and is not empty: choose another name, or go on with that run "
+            f"by `rillflow resume {path}`."
+        )
+    if not os.access(path, os.W_OK):
+        raise PermissionError(13, "Permission denied")
+    return path
+
+
+def _number(name: str, stem: str) -> int:
+    head, _, tail = name.rpartition("-")
+    return int(tail) if head == stem and tail.isdecimal() else 0
+
+
+def _unwritable(path: Path, error: OSError) -> RunError:
+    return RunError(
+        f"cannot write a run under {str(path)!r} ({error.strerror or error}): choose a directory "
+        "of your own with --run-dir."
+    )

@@ -1,0 +1,59 @@
+"""Small files that are replaced as a whole, and JSON that every reader accepts."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file: a reader sees the old one or the new one, never half of it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, data: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """Replace a file by an object of JSON."""
+    write_text(path, to_json(data, indent=indent) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file; empty if there is none that can be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def to_json(data: Any, *, indent: int | None = None) -> str:
+    """Strict JSON: what is not a finite number becomes null, what is NumPy's becomes Python's.
+
+    >>> to_json({"return": float("nan"), "steps": 3})
+    '{"return": null, "steps": 3}'
+    """
+    return json.dumps(plain(data), indent=indent, allow_nan=False, default=_converted)
+
+
+def plain(value: Any) -> Any:
+    """The same, with null for what is not a finite number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return value
+
+
+def _converted(value: Any) -> Any:
+    item = getattr(value, "item", None)  # a number of NumPy or torch
+    return plain(item()) if callable(item) else str(value)

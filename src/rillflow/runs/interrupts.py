@@ -1,0 +1,52 @@
+"""Ctrl-C: once finishes the update, saves and stops; twice stops now. SIGTERM is as once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+class Interrupts:
+    """While its `with` block lasts, turns signals into a wish to stop that a loop can look at.
+
+    Before `ready`, when there is nothing to save yet, the first signal stops at once. Signals reach
+    the main thread only: elsewhere nothing is changed, and Ctrl-C is what it always is.
+    """
+
+    def __init__(self, on_wish: Callable[[], None] | None = None) -> None:
+        self.wished = False
+        """whether to stop after what is being done"""
+        self.ready = False
+        """whether there is something to finish and to save"""
+        self.signal = signal.SIGINT
+        """the one that came"""
+        self._on_wish = on_wish
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._heard)
+        except ValueError:
+            pass  # not the main thread
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        self.signal = signal.Signals(number)
+        if self.wished or not self.ready:
+            self.wished = True
+            raise KeyboardInterrupt
+        self.wished = True
+        if self._on_wish is not None:
+            self._on_wish()
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell gives it: 130 after Ctrl-C, 143 after SIGTERM."""
+        return 128 + self.signal

@@ -1,0 +1,171 @@
+"""The other commands, each on something real."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from rillflow.cli.simulate import expand
+
+
+def test_evaluate_reports_returns(call, finished: Path) -> None:
+    done = call("evaluate", str(finished), "--episodes", "3")
+    assert done.code == 0
+    assert "ppo on CartPole-v1: 3 episodes" in done.out
+    data = json.loads(call("evaluate", str(finished / "policy.npz"), "--episodes", "3",
+                           "--json").out)  # fmt: skip
+    assert len(data["returns"]) == 3
+
+
+def test_record_films(call, finished: Path, tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    for name in ("film.gif", "strip.png"):
+        done = call("record", str(finished), "-o", name)
+        assert (done.code, done.out) == (0, f"{name}\n"), done.err
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_plot_draws(call, finished: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = call("plot", str(finished), "-o", "curve.svg", "-y", "policy_loss")
+    assert (done.code, done.out) == (0, "curve.svg\n"), done.err
+    assert "<svg" in (tmp_path / "curve.svg").read_text()
+
+
+def test_export_writes_onnx(call, finished: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    done = call("export", str(finished), "-o", "policy.onnx")
+    assert (done.code, done.out) == (0, "policy.onnx\n"), done.err
+    assert (tmp_path / "policy.onnx").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [("text", "5 operators"), ("mermaid", "flowchart"), ("svg", "<svg"), ("json", "{")],
+)
+def test_explain_writes_every_format(call, tmp_path: Path, name: str, begins: str) -> None:
+    shown = call("explain", "ppo", "--num-workers", "256", "--format", name)
+    assert shown.code == 0
+    assert begins in shown.out[:400]
+    ending = {"text": "txt", "mermaid": "mmd"}.get(name, name)
+    assert call("explain", "ppo", "--num-workers", "256", "-o", f"flow.{ending}").code == 0
+    assert (tmp_path / f"flow.{ending}").read_text() == shown.out
+
+
+def test_the_list_names_everything_there_is(call, finished: Path) -> None:
+    from rillflow.algorithms import NAMES
+    from rillflow.envs.registry import BUILT_IN
+
+    data = json.loads(call("list", "--json", "--run-dir", str(finished.parent)).out)
+    assert list(data["algorithms"]) == list(NAMES)
+    assert all(data["algorithms"].values())
+    assert list(data["environments"]) == list(BUILT_IN)
+    assert list(data["engines"]) == ["sim", "local", "ray"]
+    (run,) = data["runs"]
+    assert (run["run"], run["state"], run["algorithm"]) == (str(finished), "finished", "ppo")
+    assert run["steps"] >= 4000
+    text = call("list", "runs", "--run-dir", str(finished.parent)).out
+    assert f"{finished}  finished" in text
+    assert "CartPole-v1" in call("list", "environments").out.split()
+    assert "none in runs/ yet: rillflow train ppo CartPole-v1" in call("list").out
+
+
+def test_bench_says_what_there_is(call) -> None:
+    assert "core " in call("bench").out
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("1,2,4,...,256", [1, 2, 4, 8, 16, 32, 64, 128, 256]),
+        ("1,…,5", [1, 2, 4, 5]),
+        ("3", [3]),
+        ("2, 8", [2, 8]),
+    ],
+)
+def test_dots_go_on_by_doubling(text: str, counts: list[int]) -> None:
+    assert expand(text) == counts
+
+
+@pytest.mark.proc
+def test_simulate_measures_and_predicts(call) -> None:
+    quick = ("a3c", "CartPole-v1", "--num-workers", "1", "--measure", "0.5", "--updates", "20",
+             "--workers", "1,2,4", "--num-envs-per-worker", "4")  # fmt: skip
+    done = call("simulate", *quick)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0] == "measuring a3c on CartPole-v1 for 0.5 s ..."
+    table = [line.split() for line in lines if line.split()[:1] in (["1"], ["2"], ["4"])]
+    assert [row[0] for row in table[:3]] == ["1", "2", "4"]
+    assert "updates/s" in lines
+    assert any(line.startswith("1 worker: ") for line in lines)
+
+
+def test_the_view_serves_a_finished_run_until_it_is_interrupted(
+    call, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rillflow.web.server import View
+
+    pages: list[int] = []
+
+    def look(view: View) -> None:
+        # the address gives a cookie, and with it the page
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(view.url) as page:
+            pages.append(page.status)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(View, "wait", look)
+    done = call("view", str(finished))
+    assert done.code == 0
+    assert done.out.startswith("http://127.0.0.1:")
+    assert pages == [200]
+    assert "view" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_tune_searches_and_prints_a_command_line(call, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    search = ("tune", "a2c", "Bandit", "--engine", "sim", "--num-workers", "1", "--trials", "2",
+              "--steps", "600", "--num-envs-per-worker", "4", "--hidden", "16",
+              "--storage", "trials.log")  # fmt: skip
+    done = call(*search)
+    assert done.code == 0, done.err
+    assert "hidden" not in done.out.splitlines()[0].split("varying")[1]
+    words = done.out.splitlines()[-1].split()
+    assert words[:4] == ["rillflow", "train", "a2c", "Bandit"]
+    assert words[words.index("--hidden") + 1] == "16"
+    again = call(*search)
+    assert "best of 4 trials" in again.out  # the storage remembers
+
+
+def test_resume_hands_the_run_to_the_trainer(
+    call, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trainer is given the locked directory, limits, engine, listeners and interrupts."""
+    import shutil
+    import sys
+    from types import ModuleType, SimpleNamespace
+
+    import rillflow as rf
+    from rillflow.cli import resume
+
+    shutil.copytree(finished, tmp_path / "again")
+    seen: dict[str, object] = {}
+
+    def go_on(directory, **given):
+        seen.update(given, directory=directory)
+        return SimpleNamespace(trained=rf.load(directory.policy), state="finished")
+
+    trainer = ModuleType("rillflow.trainer")
+    trainer.resume = go_on  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rillflow.trainer", trainer)
+    monkeypatch.setattr(resume, "find_spec", lambda name: name)
+    done = call("resume", "again", "--until", "steps=9000", "--quiet")
+    assert (done.code, done.out) == (0, "again\n"), done.err
+    assert seen["until"] == {"steps": 9000}
+    assert seen["engine"] == "sim"
+    assert set(seen) == {"directory", "until", "engine", "listeners", "interrupts"}

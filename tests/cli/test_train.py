@@ -1,0 +1,202 @@
+"""`rillflow train`, from the command line to the run's directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rillflow as rf
+from rillflow.runs.directory import RunDirectory
+from tests.cli.conftest import QUICK, environment
+
+_SHORT = ("train", "ppo", "CartPole-v1", *QUICK, "--until", "steps=1500")
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+
+
+def test_a_run_fills_its_directory(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert names == {"run.json", "graph.json", "graph.svg", "metrics.jsonl", "status.json",
+                     "policy.npz", "checkpoints", "tensorboard", ".lock"}  # fmt: skip
+    about = json.loads((finished / "run.json").read_text())
+    assert (about["algorithm"], about["until"]) == ("ppo", {"steps": 4000})
+    assert about["config"]["num_envs_per_worker"] == 8
+    assert json.loads((finished / "graph.json").read_text())["nodes"]
+    assert (finished / "graph.svg").read_text().startswith("<svg")
+    assert json.loads((finished / "status.json").read_text())["state"] == "finished"
+    trained = rf.load(finished / "policy.npz")
+    assert len(trained.evaluate(2)) == 2
+    metrics = rows_of((finished / "metrics.jsonl").read_text())
+    assert len(trained.history) == len(metrics)
+
+
+def test_without_a_terminal_there_are_plain_lines(call) -> None:
+    done = call(*_SHORT)
+    assert done.code == 0
+    first, *lines = done.out.splitlines()
+    assert first == "ppo on CartPole-v1, engine sim, seed 0, into runs/ppo-CartPole-v1-1"
+    assert "steps/s" in lines[0]
+    assert "\x1b" not in done.out
+    assert any("the limit of steps is reached: " in line for line in lines)
+    assert "  policy  runs/ppo-CartPole-v1-1/policy.npz" in lines
+
+
+def test_quiet_prints_where_the_run_is(call) -> None:
+    done = call(*_SHORT, "--quiet")
+    assert done.out == "runs/ppo-CartPole-v1-1\n"
+    assert done.err == ""
+
+
+def test_json_is_for_machines(call) -> None:
+    start, *rows, end = rows_of(call(*_SHORT, "--json").out)
+    assert (start["event"], start["algorithm"], start["seed"]) == ("start", "ppo", 0)
+    assert {row["event"] for row in rows} == {"row"}
+    assert rows[0]["return"] is None
+    assert (end["event"], end["state"]) == ("end", "finished")
+    assert Path(end["policy"]).is_file()
+
+
+def test_the_seed_decides_on_sim(call) -> None:
+    def curve(seed: str) -> list[Any]:
+        rows = rows_of(call(*_SHORT, "--seed", seed, "--json").out)
+        return [row["policy_loss"] for row in rows if row["event"] == "row"]
+
+    assert curve("1") == curve("1") != curve("2")
+
+
+def test_an_old_name_is_a_note_of_one_line(call) -> None:
+    done = call("explain", "ppo", "Pendulum-v0")
+    assert done.code == 0
+    assert done.err == "note: environment 'Pendulum-v0' is an old name; using 'Pendulum-v1'\n"
+
+
+def test_the_view_is_served_while_a_run_goes_on(call) -> None:
+    start, *_ = rows_of(call(*_SHORT, "--view", "--json").out)
+    assert start["view"].startswith("http://127.0.0.1:")
+
+
+@pytest.mark.proc
+def test_a_program_trains_on_processes_with_code_from_its_directory(rillflow, tmp_path) -> None:
+    (tmp_path / "my_envs.py").write_text(
+        "import gymnasium\n"
+        "def make(length): return gymnasium.make('CartPole-v1', max_episode_steps=length)\n"
+    )
+    done = rillflow("train", "ppo", "my_envs:make", "--env-config", '{"length": 20}', "--until",
+                    "steps=6000", "--num-workers", "1", "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    start, *_, end = rows_of(done.out)
+    assert start["engine"] == "local"
+    assert 10 < end["row"]["return"] <= 20
+    about = RunDirectory.open(tmp_path / "runs" / "ppo-my_envs-make-1").about
+    assert about["config"]["env_config"] == {"length": 20}
+
+
+# -- Ctrl-C -------------------------------------------------------------------------------------
+
+
+class Background:
+    """A training program, with its output in a file and its children known."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run = folder / "runs" / "ppo-CartPole-v1-1"
+        self.errors = folder / "errors"
+        with self.errors.open("w") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "rillflow", "train", "ppo", "CartPole-v1", "--num-workers",
+                 "1", "--num-envs-per-worker", "8", "--until", "steps=1e9", "--quiet"],
+                cwd=folder, env=environment(), stderr=err, stdout=err,
+            )  # fmt: skip
+
+    def wait_for_rows(self, count: int = 1) -> None:
+        until = time.monotonic() + 60
+        metrics = self.run / "metrics.jsonl"
+        while time.monotonic() < until and self.process.poll() is None:
+            if metrics.exists() and metrics.read_text().count("\n") >= count:
+                return
+            time.sleep(0.05)
+        pytest.fail(f"no rows: {self.errors.read_text()}")
+
+    def children(self) -> list[int]:
+        return [line["pid"] for line in RunDirectory(self.run).status["workers"] if line["pid"]]
+
+
+@pytest.fixture
+def background(tmp_path: Path):
+    started = Background(tmp_path)
+    yield started
+    started.process.kill()
+    started.process.wait()
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.proc
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_once_finishes_the_update_saves_and_stops(
+    background: Background, number: int, code: int
+) -> None:
+    background.wait_for_rows(2)
+    children = background.children()
+    background.process.send_signal(number)
+    assert background.process.wait(timeout=30) == code
+    text = background.errors.read_text()
+    assert "stopping after this update; Ctrl-C again stops now" in text
+    assert "Traceback" not in text
+    assert RunDirectory(background.run).status["state"] == "stopped"
+    rows = rows_of((background.run / "metrics.jsonl").read_text())
+    assert len(rf.load(background.run / "policy.npz").history) == len(rows)
+    assert children
+    assert not any(alive(pid) for pid in children)
+
+
+@pytest.mark.proc
+def test_twice_stops_now(background: Background) -> None:
+    background.wait_for_rows(1)
+    children = background.children()
+    background.process.send_signal(signal.SIGINT)
+    while "again stops now" not in background.errors.read_text():
+        time.sleep(0.01)
+    background.process.send_signal(signal.SIGINT)
+    assert background.process.wait(timeout=30) == 130
+    assert "Traceback" not in background.errors.read_text()
+    assert not any(alive(pid) for pid in children)
+    # the second one may have come when the update was done and the policy was being saved
+    assert RunDirectory(background.run).status["state"] == "stopped"
+
+
+@pytest.mark.proc
+def test_before_the_first_update_once_stops_now_and_leaves_nothing(background: Background) -> None:
+    until = time.monotonic() + 60
+    while not (background.run / "status.json").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    background.process.send_signal(signal.SIGINT)
+    code = background.process.wait(timeout=30)
+    text = background.errors.read_text()
+    assert code == 130, text
+    assert "Traceback" not in text
+    if "nothing was kept" in text:
+        assert not background.run.exists()
+
+
+@pytest.mark.proc
+def test_a_second_run_in_the_same_directory_is_refused(background: Background, call) -> None:
+    background.wait_for_rows(1)
+    done = call("resume", str(background.run))
+    assert done.code in (1, 2)
+    assert done.err.count("\n") == 1
