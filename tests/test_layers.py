@@ -61,7 +61,9 @@ MAY_IMPORT = {
         "status",
         "runs",
         "web",
+        "trainer",
     },
+    "trainer": {"errors", "engines", "envs", "rl", "algorithms", "runs"},
     "__main__": {"cli"},
 }
 """what a part may import at the top of its modules, besides itself"""

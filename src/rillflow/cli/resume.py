@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from importlib.util import find_spec
 from typing import Any
 
 from rillflow.cli.parser import Parser
@@ -19,7 +18,7 @@ weights, optimiser, replay, counters and random numbers are as they were."""
 
 def main(arguments: Sequence[str]) -> int:
     """Resume."""
-    from rillflow.cli.train import add_engine_flags, add_output_flags
+    from rillflow.cli.train import add_checkpoint_flags, add_engine_flags, add_output_flags
 
     parser = Parser("resume", _DESCRIPTION)
     parser.add_argument("run", metavar="RUN", help="a run's directory")
@@ -35,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         "--algorithm", metavar="NAME", help="the one the run must be of; a check for scripts"
     )
     add_engine_flags(group, "that of the run")
+    add_checkpoint_flags(parser)
     add_output_flags(parser)
     options = parser.parse(arguments)
 
@@ -44,8 +44,6 @@ def main(arguments: Sequence[str]) -> int:
     about = directory.about
     _require_same(options, about)
     until = parse_until(options.until) if options.until else dict(about.get("until", {}))
-    if find_spec("rillflow.trainer") is None:
-        raise Usage("this version of rillflow writes no checkpoints yet, so it cannot resume")
     if options.engine is None:
         options.engine = None if options.address else about.get("engine", "local")
     with directory:
@@ -66,8 +64,7 @@ def _require_same(options: Any, about: dict[str, Any]) -> None:
 
 
 def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str, float]) -> int:
-    from importlib import import_module
-
+    from rillflow import trainer
     from rillflow.cli.notes import notes_as_lines
     from rillflow.cli.train import (
         chosen_engine,
@@ -75,12 +72,12 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
         exit_code,
         finish,
         heard,
+        keeper_for,
         loggers_for,
         opened_view,
     )
     from rillflow.runs.interrupts import Interrupts
 
-    trainer = import_module("rillflow.trainer")
     engine = chosen_engine(options)
     title = f"{about['algorithm']} on {about['env']}, going on in {directory}"
     with notes_as_lines(), ExitStack() as stack:
@@ -95,6 +92,7 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
                 engine=engine,
                 listeners=[*loggers_for(options, directory), *show],
                 interrupts=interrupts,
+                keeper=stack.enter_context(keeper_for(options, directory)),
             )
         except KeyboardInterrupt:
             print(f"stopped; what was written is in {directory}", file=sys.stderr)

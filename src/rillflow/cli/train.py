@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.interrupts import Interrupts
     from rillflow.runs.job import Job, Outcome
+    from rillflow.runs.keeper import Keeper
     from rillflow.runs.listeners import Listener
 
 _DESCRIPTION = """\
@@ -91,7 +92,30 @@ def add_run_flags(parser: Parser) -> None:
     run.add_argument(
         "--name", metavar="NAME", help="of the run's directory (default ALGORITHM-ENV-NUMBER)"
     )
+    add_checkpoint_flags(parser)
     add_output_flags(parser)
+
+
+def add_checkpoint_flags(parser: Parser) -> None:
+    """How often the run is saved; at its end it always is."""
+    save = parser.add_argument_group("checkpoints")
+    save.add_argument(
+        "--checkpoint-seconds",
+        type=whole(0),
+        default=60,
+        metavar="N",
+        help="save every N seconds; 0: not by time (default 60)",
+    )
+    save.add_argument(
+        "--checkpoint-steps",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="save every N steps of the environments; 0: not by steps (default 0)",
+    )
+    save.add_argument(
+        "--keep", type=whole(1), default=3, metavar="N", help="checkpoints to keep (default 3)"
+    )
 
 
 def add_engine_flags(group: Any, usual: str = "local") -> None:
@@ -201,7 +225,13 @@ class Training:
             listeners = [*loggers_for(self.options, self.directory), *show]
             interrupts = stack.enter_context(Interrupts(heard(show)))
             try:
-                outcome = run_job(self.job, listeners=listeners, interrupts=interrupts, built=built)
+                outcome = run_job(
+                    self.job,
+                    listeners=listeners,
+                    interrupts=interrupts,
+                    built=built,
+                    keeper=stack.enter_context(keeper_for(self.options, self.directory)),
+                )
             except KeyboardInterrupt:
                 began = bool(last_row(self.directory.metrics))
                 kept = f"what was written is in {self.directory}" if began else "nothing was kept"
@@ -215,6 +245,18 @@ class Training:
         facts = {"run": str(self.directory), "until": dict(self.job.until), "view": url}
         names = ("algorithm", "env", "engine", "seed", "config")
         return {**{name: self.directory.about.get(name) for name in names}, **facts}
+
+
+def keeper_for(options: Any, directory: RunDirectory) -> Keeper:
+    """Who saves the run, as often as the flags say."""
+    from rillflow.runs.keeper import Keeper
+
+    return Keeper(
+        directory,
+        seconds=options.checkpoint_seconds or None,
+        steps=options.checkpoint_steps or None,
+        keep=options.keep,
+    )
 
 
 def opened_view(options: Any, directory: RunDirectory, stack: ExitStack) -> str | None:
@@ -319,4 +361,5 @@ def summary(until: Mapping[str, float], directory: RunDirectory, outcome: Outcom
         f"  policy  {directory.policy}",
         f"  next    rillflow evaluate {directory}",
         f"          rillflow record {directory}",
+        f"          rillflow resume {directory} --until ...",
     ]

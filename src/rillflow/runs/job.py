@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillflow.engines.base import Engine
 from rillflow.errors import BuildError, RunError
@@ -15,8 +15,12 @@ from rillflow.rl.results import TrainStats
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.runs.interrupts import Interrupts
+from rillflow.runs.keeper import Keeper, rows_of
 from rillflow.runs.listeners import Listener, Listeners, Row
 from rillflow.training import Trained
+
+if TYPE_CHECKING:
+    from rillflow.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ def run_job(
     interrupts: Interrupts | None = None,
     stop: Callable[[Row], bool] | None = None,
     built: tuple[Workers, Any] | None = None,
+    keeper: Keeper | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Outcome:
     """Train until a limit is reached, `stop(row)` says so, or the user does.
 
@@ -75,6 +81,8 @@ def run_job(
         interrupts: the caller's, entered: makes Ctrl-C finish the update, not stop at once.
         stop: asked after each row; a run that it ends counts as stopped.
         built: what `job.build()` gave, if it was looked at before.
+        keeper: saves the run now and then, and at its end.
+        checkpoint: one of the keeper's, to go on from.
     """
     workers, flow = job.build() if built is None else built
     told = Listeners(listeners)
@@ -82,6 +90,9 @@ def run_job(
     history: list[dict[str, float]] = []
     state = "finished"
     run = flow.run(job.engine, seed=job.seed)
+    if keeper is not None and checkpoint is not None:
+        keeper.restore(checkpoint, run, progress)
+        history = rows_of(keeper.directory)
     try:
         with run:
             run.on_metrics(progress.record)
@@ -89,6 +100,8 @@ def run_job(
             for result in run:
                 history.append(_row(progress, result))
                 told.on_row(history[-1])
+                if keeper is not None:
+                    keeper.after_row(run, progress)
                 if _reached(job.until, history[-1]):
                     break
                 if interrupts is not None:
@@ -98,6 +111,8 @@ def run_job(
                     break
             if workers.weights_key not in run.shared:
                 raise RunError("nothing in this plan publishes weights, as TrainOneStep does.")
+            if keeper is not None:
+                keeper.save(run, progress)
             weights = run.shared[workers.weights_key].weights
             trained = Trained(workers.config, workers.spec, weights, history, run.stats())
     except KeyboardInterrupt:

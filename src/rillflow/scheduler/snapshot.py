@@ -229,6 +229,7 @@ def _step(step: object, tickets: _Tickets) -> Any:
         return {
             "ended": [shard.index for shard in step.shards if shard.ended],
             "items": _gathered(step, tickets),
+            "metrics": [[[seq, dict(one)] for seq, one in shard.metrics] for shard in step.shards],
             "route": _route(step.route, tickets),
         }
     return None
@@ -281,6 +282,8 @@ def _restore_step(step: object, saved: Any, tickets: list[Ticket]) -> None:
     elif isinstance(step, Gather):
         for index in saved["ended"]:
             step.shards[index].ended = True
+        for shard, metrics in zip(step.shards, saved["metrics"], strict=True):
+            shard.metrics = [(seq, one) for seq, one in metrics]
         step.adopt([(row["shard"], _envelope(row, tickets)) for row in saved["items"]])
         _restore_route(step.route, saved["route"], tickets, step.fleet.engine)
 

@@ -1,0 +1,227 @@
+"""A run that is saved, killed or damaged goes on, and on `sim` exactly."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rillflow as rf
+from rillflow.algorithms import get_algorithm
+from rillflow.checkpoint import newest_checkpoint
+from rillflow.rl.rollouts import ParallelRollouts
+from rillflow.runs.directory import RunDirectory
+from rillflow.runs.facts import settings_of
+from rillflow.runs.job import Job, Outcome, run_job
+from rillflow.runs.keeper import Keeper, rows_of
+from rillflow.runs.listeners import JsonlLogger
+from rillflow.trainer import goes_on_exactly, job_of, resume
+
+EVERY = 400
+"""steps between two saves"""
+ON_POLICY = {"num_envs_per_worker": 4, "rollout_fragment_length": 16, "hidden": (16,)}
+OFF_POLICY = {
+    "num_envs_per_worker": 2,
+    "rollout_fragment_length": 8,
+    "hidden": (16,),
+    "learning_starts": 64,
+    "train_batch_size": 16,
+    "training_intensity": 1.0,
+}
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "ppo": {**ON_POLICY, "train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2},
+    "a3c": ON_POLICY,
+    "impala": {**ON_POLICY, "train_batch_size": 64},
+    "dqn": OFF_POLICY,
+    "apex": OFF_POLICY,
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def job(algorithm: str, steps: int, **settings: Any) -> Job:
+    module = get_algorithm(algorithm)
+    config = module.Config.make(**{**ALGORITHMS[algorithm], **settings})
+    return Job(algorithm, module, config, {"steps": steps}, seed=3, engine="sim")
+
+
+def directory_of(work: Job, root: Path, name: str) -> RunDirectory:
+    return RunDirectory.create(
+        root, name, algorithm=work.algorithm, env=str(work.config.env), engine="sim",
+        seed=work.seed, config=settings_of(work.config), until=work.until,
+    )  # fmt: skip
+
+
+class Died(Exception):  # noqa: N818 - what happened, not what went wrong
+    """Ends a run as a crash does: nothing is saved any more."""
+
+
+def begin(work: Job, directory: RunDirectory, stop: Any = None) -> Outcome:
+    listeners = [JsonlLogger(directory.metrics)]
+    with directory, Keeper(directory, seconds=None, steps=EVERY) as keeper:
+        return run_job(work, listeners=listeners, keeper=keeper, stop=stop)
+
+
+def go_on(directory: RunDirectory, steps: int) -> Outcome:
+    with directory, Keeper(directory, seconds=None, steps=EVERY) as keeper:
+        return resume(
+            directory,
+            until={"steps": steps},
+            listeners=[JsonlLogger(directory.metrics)],
+            keeper=keeper,
+        )
+
+
+def figures(directory: RunDirectory) -> str:
+    return str([{k: v for k, v in row.items() if k != "seconds"} for row in rows_of(directory)])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_resumed_run_is_the_run_that_was_not_interrupted(algorithm: str, tmp_path: Path) -> None:
+    """Bit for bit, if both are saved at the same points: weights, figures and every row."""
+    work = job(algorithm, 2000)
+    whole, parts = (directory_of(work, tmp_path, name) for name in ("whole", "parts"))
+    expected = begin(work, whole)
+
+    def die(row: Any) -> bool:
+        if row["steps"] >= 1000:
+            raise Died
+        return False
+
+    with pytest.raises(Died):
+        begin(work, parts, stop=die)
+    found = go_on(parts, 2000)
+    assert figures(parts) == figures(whole)
+    assert len(found.trained.history) == len(expected.trained.history)
+    for name, weights in expected.trained.weights.items():
+        assert np.array_equal(found.trained.weights[name], weights), name
+
+
+def test_rows_written_after_the_checkpoint_are_made_again(tmp_path: Path) -> None:
+    """A run that died between two saves has no row twice."""
+    directory = directory_of(job("ppo", 1000), tmp_path, "run")
+    begin(job("ppo", 1000), directory)
+    with directory.metrics.open("a") as file:
+        file.write('{"steps": 99999, "return": null}\n')
+    go_on(directory, 1500)
+    steps = [row["steps"] for row in rows_of(directory)]
+    assert steps == sorted(set(steps))
+    assert 99999 not in steps
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    """The one before it is used, and it is said."""
+    directory = directory_of(job("ppo", 2000), tmp_path, "run")
+    begin(job("ppo", 2000), directory)
+    (newest, _), (_, manifest), *_ = Keeper(directory).store.checkpoints()
+    arrays = next(newest.glob("arrays-*"))
+    arrays.write_bytes(arrays.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="quarantine"):
+        outcome = go_on(directory, 2500)
+    assert outcome.trained.history[-1]["steps"] >= 2500
+    assert manifest.step < 2000
+
+
+def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
+    """And what to do."""
+    directory = directory_of(job("ppo", 1000), tmp_path, "run")
+    with directory, pytest.raises(rf.RunError, match=r"no checkpoint yet.*Begin anew"):
+        resume(directory)
+
+
+def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
+    """Tuples, numbers and code by its name."""
+    work = job("ppo", 100, hidden=(8, 8), grad_clip=None)
+    found = job_of(directory_of(work, tmp_path, "run"))
+    assert found.config == work.config
+    assert (found.seed, found.engine, found.until) == (3, "sim", {"steps": 100})
+
+
+def test_it_is_known_which_environments_go_on_exactly() -> None:
+    """Native CartPole does; an environment that cannot be saved begins new episodes."""
+    config = get_algorithm("ppo").Config
+    assert goes_on_exactly(config())
+    assert not goes_on_exactly(config(env="Acrobot-v1"))
+
+
+class Locked(rf.Operator[Any, Any]):
+    """Holds what cannot be saved."""
+
+    def __init__(self) -> None:
+        self.lock = object()
+
+    def __call__(self, item: Any) -> Any:
+        return item
+
+    def get_state(self) -> dict[str, Any]:
+        return {"lock": self.lock}
+
+
+def test_what_cannot_be_saved_stops_nothing(tmp_path: Path) -> None:
+    """One warning that names it; training goes on without checkpoints."""
+    work = job("ppo", 1500)
+    workers, _ = work.build()
+    flow = work.module.plan(ParallelRollouts(workers).for_each(lambda batch: batch), workers)
+    flow = flow.for_each(Locked())
+    directory = directory_of(work, tmp_path, "run")
+    keeper = Keeper(directory, seconds=None, steps=300)
+    with directory, keeper, pytest.warns(UserWarning, match=r"no checkpoints .*Locked") as warned:
+        outcome = run_job(work, built=(workers, flow), keeper=keeper)
+    assert outcome.state == "finished"
+    assert len(warned) == 1
+
+
+@pytest.mark.proc
+@pytest.mark.timeout(240)
+def test_a_run_killed_at_any_moment_goes_on(tmp_path: Path) -> None:
+    """`kill -9`, also in the middle of a save: it resumes from a checkpoint that is whole."""
+    moments = random.Random(4)
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [
+        sys.executable, "-m", "rillflow", "train", "ppo", "CartPole-v1", "--engine", "sim",
+        "--until", "steps=100M", "--checkpoint-steps", "1", "--num-sgd-iter", "1", "--quiet",
+        "--num-envs-per-worker", "4", "--train-batch-size", "128", "--sgd-minibatch-size", "64",
+        "--run-dir", str(tmp_path), "--name", "run",
+    ]  # fmt: skip
+    steps = 0
+    for attempt in range(4):
+        again = [sys.executable, "-m", "rillflow", "resume", str(tmp_path / "run"), "--quiet",
+                 "--checkpoint-steps", "1"]  # fmt: skip
+        child = subprocess.Popen(
+            command if attempt == 0 else again, env=environ, stderr=subprocess.PIPE
+        )
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and child.poll() is None:
+            if _step(tmp_path / "run") > steps:
+                break
+            time.sleep(0.02)
+        time.sleep(moments.uniform(0, 0.3))  # saves follow one another: most of it is saving
+        child.send_signal(signal.SIGKILL)
+        _, errors = child.communicate()
+        assert child.returncode == -signal.SIGKILL, errors.decode()
+        found = newest_checkpoint(tmp_path / "run" / "checkpoints")
+        assert found is not None
+        assert found.step > steps
+        steps = found.step
+
+
+def _step(directory: Path) -> int:
+    """Of the newest checkpoint's name; 0 before there is one."""
+    names = [path.name for path in (directory / "checkpoints").glob("0*-*")]
+    return max((int(name.split("-")[0]) for name in names), default=0)
