@@ -32,7 +32,7 @@ help: ## show this list
 		| while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 
 train: $(CORE) ## train PPO on CartPole on this machine's cores
-	$(BIN)/python -m rillflow.demo $(ARGS)
+	$(BIN)/rillflow train ppo CartPole-v1 --until return=475,steps=400k --num-workers 2 $(ARGS)
 
 test: $(DEV) ## run the tests, except the slow ones
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
@@ -78,7 +78,7 @@ $(VENV)/.made-$(TAG):
 
 $(CORE): pyproject.toml constraints.txt | $(VENV)/.made-$(TAG)
 	@echo "installing rillflow into $(VENV)"
-	@$(PIP) -e .
+	@$(PIP) -e '.[plot]'
 	@touch $@
 
 # The dev install contains the core, so it stamps both: `make train` after `make test` is offline.

@@ -49,9 +49,10 @@ def test_the_listing_of_the_readme_prints_what_the_readme_shows(tmp_path: Path) 
     assert shown.strip() in run("listing.py", cwd=tmp_path)
 
 
-def test_the_demonstration_runs() -> None:
-    """`make train` shows the flow, its progress, its rates and what came of it."""
-    output = run("-m", "rillflow.demo", "--until-steps", "5000", cwd=ROOT)
-    assert "for_each(TrainOneStep)" in output
-    assert "Bottleneck" in output or "saturated" in output
-    assert "trained ppo on CartPole-v1" in output
+def test_the_first_command_of_the_readme_trains(tmp_path: Path) -> None:
+    """As `make train` does: progress, then the policy, the flow's picture, the curve, what next."""
+    train = ("train", "ppo", "CartPole-v1", "--until", "steps=5000", "--num-workers", "2")
+    output = run("-m", "rillflow", *train, cwd=tmp_path)
+    written = {path.name for path in (tmp_path / "runs" / "ppo-CartPole-v1-1").iterdir()}
+    assert {"policy.npz", "graph.svg", "curve.png", "metrics.jsonl", "checkpoints"} <= written
+    assert "rillflow evaluate" in output

@@ -89,7 +89,7 @@ def imports(path: Path) -> list[tuple[str, bool]]:
     return found
 
 
-FILES = [path for path in sorted(SRC.rglob("*.py")) if path.name not in ("__init__.py", "demo.py")]
+FILES = [path for path in sorted(SRC.rglob("*.py")) if path.name != "__init__.py"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SRC)))

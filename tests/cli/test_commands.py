@@ -142,30 +142,16 @@ def test_tune_searches_and_prints_a_command_line(call, tmp_path: Path) -> None:
     assert "best of 4 trials" in again.out  # the storage remembers
 
 
-def test_resume_hands_the_run_to_the_trainer(
-    call, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The trainer is given the locked directory, limits, engine, listeners and interrupts."""
+def test_a_run_goes_on_where_it_ended(call, finished: Path, tmp_path: Path) -> None:
+    """In its own directory, to the new limit, with its rows before and after."""
+    import json
     import shutil
-    import sys
-    from types import ModuleType, SimpleNamespace
-
-    import rillflow as rf
-    from rillflow.cli import resume
 
     shutil.copytree(finished, tmp_path / "again")
-    seen: dict[str, object] = {}
-
-    def go_on(directory, **given):
-        seen.update(given, directory=directory)
-        return SimpleNamespace(trained=rf.load(directory.policy), state="finished")
-
-    trainer = ModuleType("rillflow.trainer")
-    trainer.resume = go_on  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "rillflow.trainer", trainer)
-    monkeypatch.setattr(resume, "find_spec", lambda name: name)
-    done = call("resume", "again", "--until", "steps=9000", "--quiet")
+    before = (finished / "metrics.jsonl").read_text().splitlines()
+    steps = json.loads(before[-1])["steps"]
+    done = call("resume", "again", "--until", f"steps={steps + 500}", "--quiet")
     assert (done.code, done.out) == (0, "again\n"), done.err
-    assert seen["until"] == {"steps": 9000}
-    assert seen["engine"] == "sim"
-    assert set(seen) == {"directory", "until", "engine", "listeners", "interrupts"}
+    after = (tmp_path / "again" / "metrics.jsonl").read_text().splitlines()
+    assert after[: len(before)] == before
+    assert json.loads(after[-1])["steps"] >= steps + 500

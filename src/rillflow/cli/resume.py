@@ -69,6 +69,7 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
     from rillflow.cli.train import (
         chosen_engine,
         display_for,
+        draw_curve,
         exit_code,
         finish,
         heard,
@@ -98,5 +99,6 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
             print(f"stopped; what was written is in {directory}", file=sys.stderr)
             return interrupts.exit_code
         outcome.trained.save(directory.policy)
+        draw_curve(directory)
         finish(options, until, directory, outcome)
         return exit_code(outcome, interrupts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -238,6 +239,7 @@ class Training:
                 print(f"stopped; {kept}", file=sys.stderr)
                 return interrupts.exit_code
             outcome.trained.save(self.directory.policy)
+            draw_curve(self.directory)
             finish(self.options, self.job.until, self.directory, outcome)
             return exit_code(outcome, interrupts)
 
@@ -326,6 +328,15 @@ def exit_code(outcome: Outcome, interrupts: Interrupts) -> int:
     return interrupts.exit_code if outcome.state == "stopped" else 0
 
 
+def draw_curve(directory: RunDirectory) -> None:
+    """The learning curve as a picture, where it can be drawn; it is no reason to fail."""
+    from rillflow.errors import RillflowError
+    from rillflow.results import plot_runs
+
+    with contextlib.suppress(RillflowError, OSError):
+        plot_runs([directory.path], directory.curve)
+
+
 def finish(
     options: Any, until: Mapping[str, float], directory: RunDirectory, outcome: Outcome
 ) -> None:
@@ -359,6 +370,8 @@ def summary(until: Mapping[str, float], directory: RunDirectory, outcome: Outcom
     return [
         f"{why}: {got} after {took}",
         f"  policy  {directory.policy}",
+        f"  flow    {directory.path / 'graph.svg'}",
+        *([f"  curve   {directory.curve}"] if directory.curve.exists() else []),
         f"  next    rillflow evaluate {directory}",
         f"          rillflow record {directory}",
         f"          rillflow resume {directory} --until ...",

@@ -5,6 +5,7 @@ RUN/graph.json      the dataflow, and graph.svg its picture
 RUN/metrics.jsonl   a line for each result of training
 RUN/status.json     the run now, replaced about once a second
 RUN/policy.npz      the trained policy, as `Trained.save` writes it
+RUN/curve.png       its learning curve
 RUN/checkpoints/    what a run goes on from
 RUN/.lock           held while a process writes here
 """
@@ -122,6 +123,11 @@ class RunDirectory:
     def policy(self) -> Path:
         """The trained policy."""
         return self.path / "policy.npz"
+
+    @property
+    def curve(self) -> Path:
+        """The learning curve, drawn when the run ended."""
+        return self.path / "curve.png"
 
     @property
     def checkpoints(self) -> Path:
