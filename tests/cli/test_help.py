@@ -80,7 +80,7 @@ def test_every_setting_of_every_algorithm_is_a_flag_with_help_and_default(
 def test_help_of_an_algorithm_is_grouped(call) -> None:
     text = call("train", "dqn", "--help").out
     titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert titles[:4] == ["arguments:", "options:", "the run:", "what to show:"]
+    assert titles[:5] == ["arguments:", "options:", "the run:", "checkpoints:", "what to show:"]
     assert titles[-3:] == ["rollouts:", "learning:", "network:"]
     assert "--double-q, --no-double-q" in text
 

@@ -26,7 +26,7 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 
 def test_a_run_fills_its_directory(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
-    assert names == {"run.json", "graph.json", "graph.svg", "metrics.jsonl", "status.json",
+    assert names == {"run.json", "graph.json", "graph.svg", "metrics.jsonl", "status.json", "curve.png",
                      "policy.npz", "checkpoints", "tensorboard", ".lock"}  # fmt: skip
     about = json.loads((finished / "run.json").read_text())
     assert (about["algorithm"], about["until"]) == ("ppo", {"steps": 4000})

@@ -22,6 +22,12 @@ class ReplayActor:
     Fragments come as workers made them, and become rows that each look `n_step` steps ahead. What
     it gives is a batch of one step, with columns [1, N, ...]: among them `keys`, by which new
     priorities are sent back, and `weights` if rows are prioritized.
+
+    >>> info = ActorInfo("replay-0", index=0, incarnation=0, seed=0)
+    >>> replay = ReplayActor(100, learning_starts=2, train_batch_size=3, info=info)
+    >>> replay.add(SampleBatch({"obs": np.zeros((1, 5, 4)), "rewards": np.ones((1, 5))}))
+    >>> sorted(replay.replay()), replay.account()["resident"]
+    (['keys', 'obs', 'rewards', 'weights'], 5)
     """
 
     def __init__(

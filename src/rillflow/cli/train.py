@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.cli.parser import Parser, whole
@@ -366,13 +367,15 @@ def summary(until: Mapping[str, float], directory: RunDirectory, outcome: Outcom
     known = last["return"] == last["return"]
     got = f"return {last['return']:.1f}" if known else "fewer than 100 episodes"
     rate = last["steps"] / max(last["seconds"], 1e-9)
+    # as it was called: in a virtual environment that is not active, by its path
+    program = sys.argv[0] if Path(sys.argv[0]).name == "rillflow" else "rillflow"
     took = f"{last['steps']:,.0f} steps in {duration(last['seconds'])} ({rate:,.0f} steps/s)"
     return [
         f"{why}: {got} after {took}",
         f"  policy  {directory.policy}",
         f"  flow    {directory.path / 'graph.svg'}",
         *([f"  curve   {directory.curve}"] if directory.curve.exists() else []),
-        f"  next    rillflow evaluate {directory}",
-        f"          rillflow record {directory}",
-        f"          rillflow resume {directory} --until ...",
+        f"  next    {program} evaluate {directory}",
+        f"          {program} record {directory}",
+        f"          {program} resume {directory} --until ...",
     ]

@@ -20,6 +20,11 @@ def Union(  # noqa: N802 - an operator, under the paper's name
 ) -> Flow[Any]:
     """Merge flows: whichever is ready, least recently served first; or by exact weights.
 
+    >>> import rillflow as rf
+    >>> few, many = (rf.from_items(list(text), 1).gather_async() for text in ("ab", "123456"))
+    >>> "".join(Union(few, many, weights=[1, 2]).take(6, engine="sim"))
+    'a12b34'
+
     With `weights`, turns are given out by credits, exactly and deterministically: [1, 2] serves
     the second twice as often. A turn is one activation, whether or not it yields an item. With
     `units`, what an item costs is `units(item)`, so that weights can be stated in steps.
@@ -40,6 +45,11 @@ def Concurrently(  # noqa: N802 - an operator, under the paper's name
     name: str | None = None,
 ) -> Flow[Any]:
     """Run flows together; those outside `output_indexes` run for their effects only.
+
+    >>> import rillflow as rf
+    >>> letters, digits = (rf.from_items(list(text), 1).gather_async() for text in ("abc", "123"))
+    >>> Concurrently([letters, digits], output_indexes=[1]).take(3, engine="sim")
+    ['1', '2', '3']
 
     The flow ends when every flow that gives items has ended.
     """

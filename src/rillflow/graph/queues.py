@@ -15,6 +15,13 @@ T = TypeVar("T")
 class Enqueue:
     """Put each item on a queue and pass it on: `flow.for_each(Enqueue(queue))`.
 
+    >>> import rillflow as rf
+    >>> queue = rf.Queue(capacity=2)
+    >>> fill = rf.from_range(4, 1).gather_async().for_each(Enqueue(queue))
+    >>> both = rf.Concurrently([fill, Dequeue(queue)], mode="async", output_indexes=[1])
+    >>> both.take(4, engine="sim")
+    [0, 1, 2, 3]
+
     When the queue is full the branch waits for room (or drops, if the queue says so).
     """
 
@@ -44,7 +51,12 @@ class Enqueue:
 
 
 def Dequeue(queue: Queue[Any], *, name: str | None = None) -> Flow[Any]:  # noqa: N802
-    """The items of a queue as a flow; it ends when every producer has ended and it is empty."""
+    """The items of a queue as a flow; it ends when every producer has ended and it is empty.
+
+    >>> import rillflow as rf
+    >>> Dequeue(rf.Queue(name="results"))
+    Flow(dequeue(results))
+    """
     if not isinstance(queue, Queue):
         raise BuildError(f"Dequeue takes a rillflow Queue; got {queue!r}.")
     node = Node(kind="dequeue", label=f"dequeue({queue.name})", name=name, options={"queue": queue})

@@ -113,7 +113,15 @@ class InnerAdapt(Operator[Sequence[Any], list[list[Rounds]]]):
 class MetaUpdate(Operator[list[Rounds], TrainStats]):
     """Learn from the rounds of all tasks, then give the workers new meta-weights and new tasks.
 
-    The ledger counts all rounds as trained. For an example see `InnerAdapt`.
+    >>> from rillflow.algorithms import maml
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> workers = Workers(maml.Config(num_workers=2))
+    >>> rounds = ParallelRollouts(workers).gather_sync().combine(InnerAdapt(workers, steps=1))
+    >>> (result,) = rounds.for_each(MetaUpdate(workers)).take(1, engine="sim")
+    >>> result.stats["return_before"] < 0  # on PointGoal: minus the distance, at every step
+    True
+
+    The ledger counts all rounds as trained.
     """
 
     def __init__(self, workers: Workers) -> None:

@@ -165,7 +165,22 @@ def Select(stream: ParallelFlow[Any], policy: str) -> ParallelFlow[SampleBatch]:
 @overload
 def Select(stream: Flow[Any], policy: str) -> Flow[SampleBatch]: ...
 def Select(stream: Any, policy: str) -> Any:  # noqa: N802 - an operator, under the paper's name
-    """The experience of one policy; a plan on it trains that policy."""
+    """The experience of one policy; a plan on it trains that policy.
+
+    >>> from rillflow.algorithms import ppo
+    >>> from rillflow.rl.rollouts import ParallelRollouts
+    >>> both = MultiAgentConfig(
+    ...     policies={"left": ppo.Config(), "right": ppo.Config()},
+    ...     policy_mapping={"agent_0": "left", "agent_1": "right"},
+    ...     num_envs_per_worker=4,
+    ... )
+    >>> workers = MultiAgentWorkers(both)
+    >>> r1, r2 = ParallelRollouts(workers).split()
+    >>> plans = [
+    ...     ppo.plan(Select(stream, policy=name), workers)
+    ...     for stream, name in ((r1, "left"), (r2, "right"))
+    ... ]
+    """
     if not isinstance(policy, str):
         raise BuildError(f"Select takes the name of a policy, got {policy!r}.")
     return stream.for_each(SelectExperiences(policy))

@@ -36,6 +36,13 @@ def ParallelRollouts(  # noqa: N802 - an operator, under the paper's name
 ) -> ParallelFlow[Any] | Flow[Any]:
     """Experience of all workers: a parallel flow, or gathered.
 
+    >>> from rillflow.algorithms import ppo
+    >>> from rillflow.rl.workers import create_rollout_workers
+    >>> workers = create_rollout_workers(ppo.Config(num_workers=2, num_envs_per_worker=4))
+    >>> (batch,) = ParallelRollouts(workers, mode="bulk_sync").take(1, engine="sim")
+    >>> batch["obs"].shape  # steps, environments of both workers, numbers in an observation
+    (32, 8, 4)
+
     `bulk_sync`: one concatenated batch per round. `async`: fragments as they are ready.
     """
     rollouts: ParallelFlow[Any] = from_actors(
@@ -65,6 +72,11 @@ def as_ready(rollouts: Rollouts, num_async: int = 1) -> Flow[SampleBatch]:
 class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
     """For `combine`: collect at least `min_batch_size` rows, then give one batch.
 
+    >>> fragment = SampleBatch({"rewards": np.ones((10, 4))})
+    >>> concat = ConcatBatches(min_batch_size=100)
+    >>> [len(concat(fragment)) for _ in range(3)]
+    [0, 0, 1]
+
     Rows that only reset an environment count: rounds that add up to `min_batch_size` are enough
     even if an episode ended in one of them.
     """
@@ -93,7 +105,12 @@ class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
 
 
 class StandardizeFields(Operator[SampleBatch, SampleBatch]):
-    """Columns with mean 0 and standard deviation 1; the batch it was given stays as it is."""
+    """Columns with mean 0 and standard deviation 1; the batch it was given stays as it is.
+
+    >>> batch = SampleBatch({"rewards": np.array([[1.0, 3.0]])})
+    >>> StandardizeFields(["rewards"])(batch)["rewards"]
+    array([[-1.,  1.]])
+    """
 
     def __init__(self, fields: list[str]) -> None:
         self.fields = fields

@@ -1,0 +1,100 @@
+"""The documentation builds without a network, and what it takes from the code is there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.generate import algorithms, hooks, operators, sources
+from rillflow.algorithms import NAMES, get_algorithm
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def test_examples_of_operators_run() -> None:
+    """Those that stand in the reference and not in a docstring."""
+    assert operators.run_examples() == 0
+
+
+def test_every_operator_of_the_paper_is_in_the_reference() -> None:
+    from rillflow import paper
+
+    known = {id(operators.found(path)) for _, paths in operators.GROUPS.values() for path in paths}
+    missing = [
+        name
+        for name, thing in vars(paper).items()
+        if getattr(thing, "__module__", "").startswith(("rillflow.rl.", "rillflow.graph."))
+        and name[0].isupper()
+        and id(thing) not in known
+        and not name.endswith(("Config", "Actors"))
+    ]
+    assert not missing
+
+
+def test_every_operator_has_an_example() -> None:
+    """In its docstring or beside it; of two that belong together one is enough."""
+    for _, paths in operators.GROUPS.values():
+        for path in paths:
+            text = operators.entry(path, {})
+            assert ">>>" in text or "see `InnerAdapt`" in text, path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_algorithm_has_a_page_with_every_setting_explained(name: str) -> None:
+    assert f"[[algorithm {name}]]" in (DOCS / "algorithms" / f"{name}.md").read_text()
+    config = get_algorithm(name).Config
+    documents = algorithms.field_documents(config)
+    fields = {field.name for field in dataclasses.fields(config)}
+    assert fields <= documents.keys(), fields - documents.keys()
+    text = algorithms.page(name)
+    assert "def plan(" in text
+    assert all(f"`{field}`" in text for field in fields)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_algorithm_has_a_measured_curve(name: str) -> None:
+    about = json.loads((DOCS / "pictures" / "curves" / f"{name}.json").read_text())
+    assert about["runs"]
+    assert "host" not in about["machine"]
+    assert (DOCS / "pictures" / "curves" / f"{name}.svg").read_text().startswith("<?xml")
+
+
+def test_parts_of_a_file_are_cut_out_by_name() -> None:
+    text = sources.parts("examples/own_algorithm.py", "loss", "plan")
+    assert text.count("def ") == 2
+    compile(text.split("\n", 1)[1].rpartition("```")[0], "parts", "exec")
+
+
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """Strictly: a dead link or a page that is nowhere in the menu is an error."""
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("material")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        check=True,
+        capture_output=True,
+        timeout=100,
+    )
+    pages = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 25
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(https?:[^"]+)"', text)
+        assert not loaded, f"{page.name} loads {loaded}"
+        assert not re.search(r"<p>\[\[[a-z]", text), f"{page.name} has a directive left"
+
+
+def test_directives_are_all_known() -> None:
+    for page in DOCS.rglob("*.md"):
+        for name, _ in hooks._DIRECTIVE.findall(page.read_text(encoding="utf-8")):
+            assert name in hooks.MAKERS, f"{page}: [[{name}]]"
