@@ -26,8 +26,8 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 
 def test_a_run_fills_its_directory(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
-    assert names == {"run.json", "graph.json", "graph.svg", "metrics.jsonl", "status.json", "curve.png",
-                     "policy.npz", "checkpoints", "tensorboard", ".lock"}  # fmt: skip
+    assert names == {"run.json", "graph.json", "graph.svg", "metrics.jsonl", "status.json",
+                     "policy.npz", "curve.png", "checkpoints", "tensorboard", ".lock"}  # fmt: skip
     about = json.loads((finished / "run.json").read_text())
     assert (about["algorithm"], about["until"]) == ("ppo", {"steps": 4000})
     assert about["config"]["num_envs_per_worker"] == 8
