@@ -24,7 +24,7 @@ export RAY_AUTH_MODE ?= token
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slow coverage check format bench-core loc clean
+.PHONY: help train test test-slow coverage check format docs bench-core loc clean
 
 help: ## show this list
 	@echo "make targets:"
@@ -57,6 +57,10 @@ format: $(DEV) ## apply formatting and the safe lint fixes
 
 bench-core: $(DEV) ## measure the dataflow core
 	$(BIN)/python benchmarks/core.py $(ARGS)
+
+docs: $(DEV) ## build the documentation into build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "open build/docs/index.html"
 
 loc: $(CORE) ## count the lines of each algorithm, beside the paper's
 	$(BIN)/python benchmarks/loc.py $(ARGS)

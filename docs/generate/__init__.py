@@ -1,0 +1,1 @@
+"""What the documentation takes from the code itself: reference pages, tables, pictures."""

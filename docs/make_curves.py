@@ -1,0 +1,132 @@
+"""Measure the learning curves of the documentation: every algorithm on `sim`, with fixed seeds.
+
+    OMP_NUM_THREADS=1 python docs/make_curves.py              all of them, some ten minutes
+    OMP_NUM_THREADS=1 python docs/make_curves.py ppo dqn      some of them
+    python docs/make_curves.py --draw                         only the pictures, from the figures
+
+Writes docs/pictures/curves/NAME.svg and NAME.json. On `sim` the same seed gives the same curve, so
+anybody can check them; the seconds are those of the machine that is named in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import rillflow as rf
+from rillflow.results import plot_runs
+from rillflow.runs.facts import machine, versions
+
+HERE = Path(__file__).parent / "pictures" / "curves"
+POINTS = 120
+"""rows that are kept of each run"""
+GOALS = {
+    "ppo": ("CartPole-v1", {"return": 475, "steps": 150_000}),
+    "a2c": ("CartPole-v1", {"return": 450, "steps": 400_000}),
+    "a3c": ("CartPole-v1", {"return": 450, "steps": 400_000}),
+    "dqn": ("CartPole-v1", {"return": 450, "steps": 150_000}),
+    "impala": ("CartPole-v1", {"return": 475, "steps": 400_000}),
+    "apex": ("CartPole-v1", {"return": 450, "steps": 150_000}),
+    "simple_q": ("CartPole-v1", {"return": 450, "steps": 150_000}),
+    "pg": ("CartPole-v1", {"return": 450, "steps": 400_000}),
+    "async_dqn": ("CartPole-v1", {"return": 400, "steps": 400_000}),
+    "maml": ("PointGoal", {"steps": 400_000}),
+}
+"""for each algorithm where it is trained, and until when; all other settings are the defaults"""
+
+
+def measure(name: str, seed: int) -> dict[str, Any]:
+    """One run: its curve, and how good the policy is in the end."""
+    env, until = GOALS[name]
+    trained = rf.train(name, env, until=until, seed=seed, engine="sim")
+    last, rows = trained.history[-1], trained.history
+    kept = np.linspace(0, len(rows) - 1, min(POINTS, len(rows))).round().astype(int)
+    curve = [(rows[i]["steps"], round(rows[i]["return"], 2)) for i in kept]
+    run: dict[str, Any] = {
+        "seed": seed,
+        "steps": int(last["steps"]),
+        "seconds": round(last["seconds"], 1),
+        "return": round(last["return"], 1),
+        "updates": len(rows),
+        "curve": [point for point in curve if not np.isnan(point[1])],
+    }
+    if name == "maml":
+        run["adaptation"] = _adaptation(trained)
+    else:
+        run["greedy"] = round(float(np.mean(trained.evaluate(20))), 1)
+    return run
+
+
+def _adaptation(trained: Any, tasks: int = 20) -> list[float]:
+    """Mean return in tasks never seen: before adapting, and after one, two and three steps."""
+    from rillflow.algorithms import maml
+
+    found = [
+        maml.adapt_and_evaluate(trained.config, trained.weights, task, steps=3).returns
+        for task in maml.tasks_of(trained.config, tasks, seed=1000)
+    ]
+    return [round(float(value), 2) for value in np.mean(found, 0)]
+
+
+def draw(name: str, about: dict[str, Any]) -> None:
+    """The picture of what was measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for run in about["runs"]:
+            path = Path(folder) / f"{name}-{run['seed']}"
+            path.mkdir()
+            facts = {"algorithm": name, "env": about["env"], "until": about["until"]}
+            (path / "run.json").write_text(json.dumps(facts))
+            rows = [{"steps": steps, "return": value} for steps, value in run["curve"]]
+            (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+            paths.append(path)
+        plot_runs(paths, HERE / f"{name}.svg")
+
+
+def main() -> None:
+    """Measure, write, draw."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(GOALS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--draw", action="store_true", help="only draw")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    HERE.mkdir(parents=True, exist_ok=True)
+    for seed in options.seeds:  # all algorithms once, then again: a partial result is useful
+        for name in options.names or GOALS:
+            file = HERE / f"{name}.json"
+            if not options.draw:
+                _remember(file, name, measure(name, seed))
+            if file.exists():
+                draw(name, json.loads(file.read_text()))
+
+
+def _remember(file: Path, name: str, run: dict[str, Any]) -> None:
+    """Write a run beside those of other seeds."""
+    known = json.loads(file.read_text())["runs"] if file.exists() else []
+    here = machine()
+    about = {
+        "algorithm": name,
+        "env": GOALS[name][0],
+        "until": GOALS[name][1],
+        "engine": "sim",
+        "machine": {"cores": here["cores"], "gpus": len(here["gpus"])},
+        "versions": {k: v for k, v in versions().items() if k in ("python", "torch", "numpy")},
+        "runs": sorted(
+            [*(other for other in known if other["seed"] != run["seed"]), run],
+            key=lambda other: other["seed"],
+        ),
+    }
+    file.write_text(json.dumps(about) + "\n")
+    shown = {key: value for key, value in run.items() if key != "curve"}
+    print(name, shown, flush=True)
+
+
+if __name__ == "__main__":
+    main()
