@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LONG = {"simulated_cluster", "own_algorithm", "two_policies"}
+"""examples that train or measure for more than ten seconds"""
+EXAMPLES = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
+    for path in sorted((ROOT / "examples").glob("*.py"))
+]
 pytestmark = pytest.mark.proc
 
 
@@ -27,7 +32,7 @@ def run(*arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_example_runs(example: Path, tmp_path: Path) -> None:
     """A file of the examples folder needs nothing but to be started."""
     assert run(str(example), cwd=tmp_path)

@@ -300,7 +300,7 @@ print("fine")
 
 
 @pytest.mark.proc
-@pytest.mark.parametrize("engine", ["sim", "local"])
+@pytest.mark.parametrize("engine", ["sim", pytest.param("local", marks=pytest.mark.slow)])
 def test_a_script_brings_its_own_parts_by_value(tmp_path: Path, engine: str) -> None:
     """Environment, network, loss, postprocessor and settings of `__main__`, without a guard."""
     (tmp_path / "script.py").write_text(SCRIPT)

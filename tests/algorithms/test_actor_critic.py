@@ -51,12 +51,10 @@ def test_no_workers_equals_one_worker(algorithm: str) -> None:
         assert alone == figures(short(algorithm, "local", num_workers=0))
 
 
-@pytest.mark.proc
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_ppo_learns_cartpole(seed: int) -> None:
+def test_ppo_learns_cartpole() -> None:
     """A mean of 475 over 100 training episodes within 150,000 steps; and it acts and evaluates."""
     trained = train(
-        "ppo", "CartPole-v1", until={"return": 475, "steps": 150_000}, seed=seed, engine="sim"
+        "ppo", "CartPole-v1", until={"return": 475, "steps": 150_000}, seed=0, engine="sim"
     )
     assert trained.history[-1]["return"] >= 475, trained.history[-1]
     assert np.mean(trained.evaluate(20)) >= 450

@@ -66,7 +66,7 @@ def test_the_display_shows_the_run(tmp_path: Path) -> None:
     assert " is reached: return " in after
     assert after.count("ppo on CartPole-v1") == 1  # drawn over, not again and again
     assert "Ctrl-C" not in after
-    assert after.splitlines()[-1].strip().startswith("rillflow record runs/ppo")
+    assert after.splitlines()[-1].strip().startswith("rillflow resume runs/ppo")
 
 
 @pytest.mark.proc
