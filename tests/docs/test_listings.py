@@ -48,6 +48,10 @@ def listings(page: Path) -> list[Listing]:
     return found
 
 
+QUICK = {"index.md", "quickstart.md", "debugging.md", "engines.md", "concepts.md"}
+"""pages whose listings take little; all are run by `make test-slow`"""
+
+
 def programs() -> list[object]:
     """Each page once without its slow listings, and once with them if it has any."""
     params: list[object] = []
@@ -55,7 +59,8 @@ def programs() -> list[object]:
         name = str(page.relative_to(ROOT / "docs"))
         parts = listings(page)
         if any(not part.slow for part in parts):
-            params.append(pytest.param(page, False, id=name))
+            marks = [] if name in QUICK else [pytest.mark.slow]
+            params.append(pytest.param(page, False, id=name, marks=marks))
         if any(part.slow for part in parts):
             params.append(pytest.param(page, True, id=f"{name}-slow", marks=pytest.mark.slow))
     return params

@@ -15,7 +15,7 @@ import pytest
 import rillflow as rf
 
 ray = pytest.importorskip("ray")
-pytestmark = [pytest.mark.ray, pytest.mark.proc, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.proc, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 class Worker:

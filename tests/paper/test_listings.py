@@ -168,7 +168,9 @@ def test_a3c_is_the_flow_of_the_plan(name: str) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "poster_a3c" else []) for n in ALL]
+)  # the A3C of the poster is that of listing A1, spaced otherwise
 def test_a_listing_runs(name: str, engine: str) -> None:
     """Rows of figures come out, on every engine, and the ledger balances."""
     rows: list[dict[str, float]] = []

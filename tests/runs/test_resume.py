@@ -187,6 +187,7 @@ def test_what_cannot_be_saved_stops_nothing(tmp_path: Path) -> None:
     assert len(warned) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.proc
 @pytest.mark.timeout(240)
 def test_a_run_killed_at_any_moment_goes_on(tmp_path: Path) -> None:
