@@ -92,6 +92,7 @@ def test_commands_that_train_are_understood(monkeypatch: pytest.MonkeyPatch) -> 
     from rillflow.cli.train import add_run_flags
 
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.delitem(sys.modules, "own_algorithm", raising=False)  # another test's, of that name
     seen = 0
     for page in PAGES:
         for command, *arguments in [*commands(page, "sh"), *commands(page, "text")]:

@@ -134,6 +134,11 @@ def test_workers_end_within_two_seconds_of_a_killed_driver() -> None:
     assert gone_within(pids, 2.0), "one of them was asleep in a request, two were busy"
 
 
+def hear_ctrl_c() -> None:
+    """In a child: a suite in the background of a shell ignores Ctrl-C, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_leaves_no_process_and_no_traceback_of_ours(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     script = textwrap.dedent("""
@@ -149,7 +154,11 @@ def test_ctrl_c_leaves_no_process_and_no_traceback_of_ours(tmp_path: Path) -> No
             print("stopped", flush=True)
     """)
     driver = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=root, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_ctrl_c,
     )
     assert driver.stdout is not None
     pids = [int(pid) for pid in driver.stdout.readline().split()]
