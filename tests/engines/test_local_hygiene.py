@@ -135,7 +135,7 @@ def test_workers_end_within_two_seconds_of_a_killed_driver() -> None:
 
 
 def hear_ctrl_c() -> None:
-    """In a child: a suite in the background of a shell ignores Ctrl-C, and so would its children."""
+    """In a child: a suite in the background of a shell ignores Ctrl-C, and its children would."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
