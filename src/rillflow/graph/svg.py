@@ -176,14 +176,19 @@ def _tooltip(box: Json) -> str:
     return "\n".join([title_of(box), where_of(box), *facts(box)])
 
 
-def _edge(edge: Json, route: Route) -> str:
-    colour, style = _look(edge)
+def arrow_head(route: Route) -> str:
+    """The points of the triangle at the end of an edge."""
     x, y = route.tip
     along, across = {"right": ((-8, 0), (0, 4)), "up": ((0, 8), (4, 0)), "down": ((0, -8), (4, 0))}[
         route.heading
     ]
     wings = [(x + along[0] + s * across[0], y + along[1] + s * across[1]) for s in (1, -1)]
-    head = " ".join(f"{px:g},{py:g}" for px, py in [(x, y), *wings])
+    return " ".join(f"{px:g},{py:g}" for px, py in [(x, y), *wings])
+
+
+def _edge(edge: Json, route: Route) -> str:
+    colour, style = _look(edge)
+    head = arrow_head(route)
     return (
         f'<path d="{route.path}" fill="none" stroke="{colour}" {style}/>'
         f'<polygon points="{head}" fill="{colour}"/>'

@@ -11,7 +11,7 @@ from typing import Any
 
 from rillflow.graph.layout import SPREAD, Box, Route, arrange
 from rillflow.graph.render import facts, paint_of, title_of, where_of
-from rillflow.graph.svg import Caption, caption, escape
+from rillflow.graph.svg import Caption, arrow_head, caption, escape
 
 Json = dict[str, Any]
 _PAD, _STACK, _BAR, _LIVE, _TALLEST = 11.0, 7.0, 9.0, 21.0, 170.0
@@ -110,12 +110,7 @@ def _pill(right: float, top: float) -> str:
 
 
 def _edge(index: int, edge: Json, route: Route) -> str:
-    x, y = route.tip
-    along, across = {"right": ((-8, 0), (0, 4)), "up": ((0, 8), (4, 0)), "down": ((0, -8), (4, 0))}[
-        route.heading
-    ]
-    wings = [(x + along[0] + s * across[0], y + along[1] + s * across[1]) for s in (1, -1)]
-    head = " ".join(f"{px:g},{py:g}" for px, py in [(x, y), *wings])
+    head = arrow_head(route)
     return (
         f'<g class="edge {_sort(edge)}" data-edge="{index}">'
         f'<path class="line" d="{route.path}"/><path class="moving" d="{route.path}"/>'
