@@ -169,10 +169,10 @@ def test_rows_reach_replay_unread(engine, monkeypatch):
         stored = sum(balance.done.get("stored", 0) for balance in run.ledger().balances())
         assert run.ledger().balanced
     assert sizes == [16] * 6
-    assert counted["refs"] >= 4
+    assert counted["refs"] >= 3  # the third add is the first that makes a shard ready
     assert not counted.get("values")
     assert max(read) == 16
-    assert stored >= 4
+    assert stored >= 3
 
 
 def reads(monkeypatch):
