@@ -278,15 +278,15 @@ def training(workers, *operators):
 @pytest.fixture
 def updates(monkeypatch):
     """The learner and its version, each time a target network was updated."""
-    from rillflow.rl.learner import Learner
+    from rillflow.rl.numpy_learner import NumpyLearner
 
-    found, update = [], Learner.update_target
+    found, update = [], NumpyLearner.update_target
 
     def noted(self):
         found.append((self, self.version))
         update(self)
 
-    monkeypatch.setattr(Learner, "update_target", noted)
+    monkeypatch.setattr(NumpyLearner, "update_target", noted)
     return found
 
 

@@ -14,6 +14,7 @@ from rillflow.envs.vector import Envs
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.make_learner import make_learner
 from rillflow.types import ActorInfo
 
 _LONG = 10**12
@@ -95,11 +96,11 @@ class RolloutWorker:
 
     def _learner(self) -> Any:
         if self.learner is None:
-            from rillflow.rl.learner import Learner
-
             # the run's seed: a target network starts from the same weights everywhere
             # on the processor: `num_gpus` speaks of the driver's learner, of which there is one
-            self.learner = Learner(self.spec, self.config, self.info.run_seed, devices=("cpu",))
+            self.learner = make_learner(
+                self.spec, self.config, self.info.run_seed, devices=("cpu",)
+            )
             self.learner.set_weights(self.weights)
         return self.learner
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rillflow.algorithms.a2c import Config as Config
 from rillflow.algorithms.a2c import loss as loss
+from rillflow.algorithms.a2c import numpy_loss as numpy_loss
+from rillflow.algorithms.a2c import numpy_postprocess as numpy_postprocess
 from rillflow.algorithms.a2c import postprocess as postprocess
 from rillflow.batch import SampleBatch
 from rillflow.graph.flow import Flow

@@ -8,7 +8,13 @@ from rillflow.graph.flow import Flow
 from rillflow.graph.merge import Concurrently
 from rillflow.graph.queues import Dequeue, Enqueue
 from rillflow.rl.learner_thread import LearnerThread
-from rillflow.rl.q_learning import QConfig, loss, postprocess
+from rillflow.rl.q_learning import (
+    QConfig,
+    loss,
+    numpy_loss,
+    numpy_postprocess,
+    postprocess,
+)
 from rillflow.rl.replay import (
     Replay,
     StoreToReplayBuffer,
@@ -21,7 +27,7 @@ from rillflow.rl.train import TrainOneStep
 from rillflow.rl.weights import UpdateWorkerWeights
 from rillflow.rl.workers import AnyWorkers, bind
 
-__all__ = ["Config", "loss", "plan", "postprocess"]
+__all__ = ["Config", "loss", "numpy_loss", "numpy_postprocess", "plan", "postprocess"]
 
 
 @dataclass(frozen=True, kw_only=True)

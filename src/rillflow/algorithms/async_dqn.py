@@ -5,21 +5,23 @@ The plan of A3C with the loss of DQN: no replay, gradients computed inside the w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.batch import SampleBatch
+from rillflow import analytic
+from rillflow.batch import Array, SampleBatch
 from rillflow.graph.flow import Flow
 from rillflow.graph.parallel import ParallelFlow
 from rillflow.rl.postprocess import Rows
-from rillflow.rl.q_learning import QNetworkConfig, loss
+from rillflow.rl.q_learning import QNetworkConfig, loss, numpy_loss
 from rillflow.rl.replay import UpdateTargetNetwork
 from rillflow.rl.results import TrainStats
 from rillflow.rl.train import ApplyGradients, ComputeGradients
 from rillflow.rl.transitions import transitions
 from rillflow.rl.workers import Workers, bind
 
-__all__ = ["Config", "loss", "plan", "postprocess"]
+__all__ = ["Config", "loss", "numpy_loss", "numpy_postprocess", "plan", "postprocess"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,13 @@ def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
     columns = {name: column.cpu().numpy() for name, column in batch.items()}
     rows = transitions(SampleBatch(columns), cfg.n_step, cfg.gamma)
     return {name: torch.from_numpy(column).to(policy.device) for name, column in rows.items()}
+
+
+def numpy_postprocess(
+    network: analytic.Network, batch: Mapping[str, Array], cfg: Config
+) -> analytic.Rows:
+    """As `postprocess`, in NumPy."""
+    return transitions(SampleBatch(batch), cfg.n_step, cfg.gamma)
 
 
 def plan(

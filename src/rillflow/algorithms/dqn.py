@@ -10,7 +10,13 @@ from dataclasses import dataclass
 
 from rillflow.graph.flow import Flow
 from rillflow.graph.merge import Concurrently
-from rillflow.rl.q_learning import QConfig, loss, postprocess
+from rillflow.rl.q_learning import (
+    QConfig,
+    loss,
+    numpy_loss,
+    numpy_postprocess,
+    postprocess,
+)
 from rillflow.rl.replay import (
     ParallelReplay,
     StoreToReplayBuffer,
@@ -22,7 +28,7 @@ from rillflow.rl.rollouts import Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind
 
-__all__ = ["Config", "loss", "plan", "postprocess"]
+__all__ = ["Config", "loss", "numpy_loss", "numpy_postprocess", "plan", "postprocess"]
 
 
 @dataclass(frozen=True, kw_only=True)

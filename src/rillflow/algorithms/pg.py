@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rillflow import analytic
+from rillflow.batch import Array
 from rillflow.graph.flow import Flow
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.postprocess import Rows, actor_critic_rows, standardized
@@ -44,6 +47,24 @@ def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
     stats = {"policy_loss": gradient, "value_loss": value, "entropy": losses.entropy_bonus(entropy)}
     total = gradient + cfg.vf_loss_coef * value
     return Loss(total, {name: figure.detach() for name, figure in stats.items()})
+
+
+def numpy_postprocess(
+    network: analytic.Network, batch: Mapping[str, Array], cfg: Config
+) -> analytic.Rows:
+    """As `postprocess`, in NumPy."""
+    rows = analytic.actor_critic_rows(network, batch, cfg.gamma, 1.0)
+    rows["advantages"] = analytic.standardized(rows["advantages"])
+    return rows
+
+
+def numpy_loss(network: analytic.Network, rows: analytic.Rows, cfg: Config) -> dict[str, Any]:
+    """As `loss`, in NumPy; it leaves the gradient in the network."""
+    logp, entropy, values = network.evaluate(rows["obs"], rows["actions"])
+    policy, d_logp = analytic.policy_gradient_loss(logp, rows["advantages"])
+    value, d_values = analytic.value_loss(values, rows["targets"])
+    network.backward(d_logp, 0.0, cfg.vf_loss_coef * d_values)
+    return {"policy_loss": policy, "value_loss": value, "entropy": entropy.mean()}
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rillflow import analytic
+from rillflow.batch import Array
 from rillflow.graph.flow import Flow
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.postprocess import Rows, actor_critic_rows, standardized
@@ -60,6 +63,31 @@ def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
         "kl": losses.approximate_kl(rows["logp"], logp.detach()),
     }
     return Loss(total, stats)
+
+
+def numpy_postprocess(
+    network: analytic.Network, batch: Mapping[str, Array], cfg: Config
+) -> analytic.Rows:
+    """As `postprocess`, in NumPy."""
+    rows = analytic.actor_critic_rows(network, batch, cfg.gamma, cfg.lambda_)
+    rows["advantages"] = analytic.standardized(rows["advantages"])
+    return rows
+
+
+def numpy_loss(network: analytic.Network, rows: analytic.Rows, cfg: Config) -> dict[str, Any]:
+    """As `loss`, in NumPy; it leaves the gradient in the network."""
+    logp, entropy, values = network.evaluate(rows["obs"], rows["actions"])
+    surrogate, d_logp = analytic.clipped_surrogate_loss(
+        logp, rows["logp"], rows["advantages"], cfg.clip_param
+    )
+    value, d_values = analytic.value_loss(values, rows["targets"])
+    network.backward(d_logp, -cfg.entropy_coef / len(logp), cfg.vf_loss_coef * d_values)
+    return {
+        "policy_loss": surrogate,
+        "value_loss": value,
+        "entropy": entropy.mean(),
+        "kl": analytic.approximate_kl(rows["logp"], logp),
+    }
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:

@@ -7,7 +7,7 @@ import difflib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from rillflow.errors import BuildError
 from rillflow.graph.node import label_of
@@ -54,6 +54,8 @@ class AlgorithmConfig:
     """cells, if the model is an lstm"""
     num_gpus: int = 0
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
+    framework: Literal["auto", "torch", "numpy"] = "auto"
+    """what learns: torch; numpy, for an mlp on the processor; auto: numpy where it can"""
     loss: Callable[..., Any] | None = None
     """`loss(policy, rows, cfg)`; None: the algorithm's own"""
     postprocess: Callable[..., Any] | None = None

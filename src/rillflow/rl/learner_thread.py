@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rillflow.graph.handles import Background, Queue
+from rillflow.rl.make_learner import AnyLearner, make_learner
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, Placement
-
-if TYPE_CHECKING:
-    from rillflow.rl.learner import Learner
 
 
 class Learn:
@@ -20,7 +18,7 @@ class Learn:
     def __init__(self, workers: Workers) -> None:
         self.workers = workers
         self.seed = 0
-        self.learner: Learner | None = None
+        self.learner: AnyLearner | None = None
 
     def begin(self, info: ActorInfo) -> None:
         """Start from the weights that all operators of the run start from.
@@ -34,11 +32,9 @@ class Learn:
         """One optimiser step."""
         return self._learner().learn(unpaired(batch))
 
-    def _learner(self) -> Learner:
+    def _learner(self) -> AnyLearner:
         if self.learner is None:
-            from rillflow.rl.learner import Learner
-
-            self.learner = Learner(self.workers.spec, self.workers.config, self.seed)
+            self.learner = make_learner(self.workers.spec, self.workers.config, self.seed)
         return self.learner
 
     def get_state(self) -> dict[str, Any]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from rillflow import analytic
+from rillflow.batch import Array
 from rillflow.rl.config import AlgorithmConfig, refused
 from rillflow.rl.results import Loss
 
@@ -161,3 +166,28 @@ def loss(policy: Any, rows: Rows, cfg: QNetworkConfig) -> Loss:
     if "keys" in rows:
         stats["keys"] = rows["keys"]
     return Loss(total, {name: figure.detach() for name, figure in stats.items()})
+
+
+def numpy_postprocess(
+    network: analytic.Network, batch: Mapping[str, Array], cfg: QNetworkConfig
+) -> analytic.Rows:
+    """As `postprocess`, in NumPy."""
+    return {name: analytic.flattened(column) for name, column in batch.items()}
+
+
+def numpy_loss(
+    network: analytic.Network, rows: analytic.Rows, cfg: QNetworkConfig
+) -> dict[str, Any]:
+    """As `loss`, in NumPy; it leaves the gradient in the network."""
+    actions, everyone = rows["actions"], np.arange(len(rows["actions"]))
+    next_q = rows["next_q"].T
+    best = network.q_values(rows["next_obs"]) if cfg.double_q else next_q
+    next_values = next_q[best.argmax(0), everyone]
+    q = network.q_values(rows["obs"], remember=True)
+    errors = analytic.td_errors(q, actions, rows["rewards"], rows["discount"], next_values)
+    total, d_errors = analytic.huber_loss(errors, rows.get("weights"))
+    d_q = np.zeros_like(q)
+    d_q[actions, everyone] = -d_errors
+    network.backward_q(d_q)
+    figures = {"loss": total, "mean_q": q.mean(), "td_errors": errors}
+    return figures | ({"keys": rows["keys"]} if "keys" in rows else {})

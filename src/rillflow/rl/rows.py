@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from rillflow.batch import TIMELESS
+from rillflow.rl.minibatches import minibatches
 
 Rows = dict[str, torch.Tensor]
 
@@ -62,9 +63,5 @@ def orders(rows: Rows, size: int | None, rng: np.random.Generator) -> Iterator[t
     if size is not None and time_major(rows):
         time = next((len(rows[name]) for name in rows if name not in TIMELESS), 1)
         size = max(1, size // max(1, time))
-    if size is None or size >= number:
-        yield None
-        return
-    order = torch.from_numpy(rng.permutation(number))
-    for start in range(0, number - number % size, size):
-        yield order[start : start + size]
+    for chosen in minibatches(number, size, rng):
+        yield None if chosen is None else torch.from_numpy(chosen)

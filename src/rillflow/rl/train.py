@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rillflow.batch import SampleBatch
 from rillflow.ops.context import Context, Operator
+from rillflow.rl.make_learner import AnyLearner, make_learner
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.results import Gradients, Learned, TrainStats
 from rillflow.rl.weights import published_of
 from rillflow.rl.workers import Workers
 
-if TYPE_CHECKING:
-    from rillflow.rl.learner import Learner
 
-
-def learner_of(workers: Workers, ctx: Context) -> Learner:
+def learner_of(workers: Workers, ctx: Context) -> AnyLearner:
     """The one learner that the operators of a run share; made by the first that asks."""
 
-    def make() -> Learner:
-        from rillflow.rl.learner import Learner  # torch is imported where learning happens
-
-        return Learner(workers.spec, workers.config, workers.seed(ctx.seed))
+    def make() -> AnyLearner:
+        return make_learner(workers.spec, workers.config, workers.seed(ctx.seed))
 
     return ctx.shared(workers.learner_key, make)
 

@@ -1,0 +1,21 @@
+"""Learning small networks in NumPy, with gradients written out by hand.
+
+The twin of `models`, `policies` and `losses` for an mlp on the processor: nothing to import that
+takes a second, and a third of torch's time per optimiser step, most of which is spent between its
+operations and not in them. Every function here equals one over there; the tests compare them.
+
+Arrays inside a network are [features, N], one column per row of experience: weights multiply from
+the left as they are stored, and sums over a few actions run along whole vectors.
+"""
+
+from rillflow.analytic.losses import approximate_kl as approximate_kl
+from rillflow.analytic.losses import clipped_surrogate_loss as clipped_surrogate_loss
+from rillflow.analytic.losses import huber_loss as huber_loss
+from rillflow.analytic.losses import policy_gradient_loss as policy_gradient_loss
+from rillflow.analytic.losses import td_errors as td_errors
+from rillflow.analytic.losses import value_loss as value_loss
+from rillflow.analytic.network import Network as Network
+from rillflow.analytic.rows import Rows as Rows
+from rillflow.analytic.rows import actor_critic_rows as actor_critic_rows
+from rillflow.analytic.rows import flattened as flattened
+from rillflow.analytic.rows import standardized as standardized

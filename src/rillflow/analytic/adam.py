@@ -1,0 +1,55 @@
+"""Adam on one vector (Kingma and Ba 2014, arXiv:1412.6980)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rillflow.policies.sampling import Floats
+
+
+class Adam:
+    """Steps of a vector of parameters, in place; as `torch.optim.Adam` makes them."""
+
+    def __init__(
+        self,
+        parameters: Floats,
+        lr: float,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-5,
+    ) -> None:
+        self.parameters, self.lr, self.betas, self.eps = parameters, lr, betas, eps
+        self.steps = 0
+        self.mean = np.zeros_like(parameters)
+        """of the gradients, decaying"""
+        self.square = np.zeros_like(parameters)
+        """of the squares of the gradients, decaying"""
+        self._free = np.empty_like(parameters)
+
+    def step(self, gradient: Floats) -> None:
+        """One step against the gradient."""
+        self.steps += 1
+        free, (beta1, beta2) = self._free, self.betas
+        np.multiply(gradient, np.float32(1 - beta1), out=free)
+        self.mean *= np.float32(beta1)
+        self.mean += free
+        np.multiply(gradient, gradient, out=free)
+        free *= np.float32(1 - beta2)
+        self.square *= np.float32(beta2)
+        self.square += free
+        # both averages began at 0; dividing by the weight of what was seen makes up for it
+        np.sqrt(self.square, out=free)
+        free *= np.float32(1 / math.sqrt(1 - beta2**self.steps))
+        free += np.float32(self.eps)
+        np.divide(self.mean, free, out=free)
+        free *= np.float32(self.lr / (1 - beta1**self.steps))
+        self.parameters -= free
+
+
+def clip_norm(gradient: Floats, most: float) -> None:
+    """Shorten a gradient, in place, to at most this length; its direction stays."""
+    norm = math.sqrt(float(gradient @ gradient))
+    if norm + 1e-6 > most:
+        gradient *= np.float32(most / (norm + 1e-6))

@@ -1,0 +1,82 @@
+"""From fragments of experience to rows to learn from; the twin of `rl.postprocess`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rillflow.analytic.network import Network
+from rillflow.batch import BOOTSTRAP, Array
+from rillflow.policies.sampling import Floats
+
+Rows = dict[str, Array]
+
+
+def actor_critic_rows(
+    network: Network, batch: Mapping[str, Array], gamma: float, lam: float
+) -> Rows:
+    """Generalised advantages and value targets of a time-major batch, as flat rows.
+
+    Values of all observations, and of the true next ones, come from one pass over the network.
+    Steps that only reset an environment are left out.
+    """
+    before, after = _values(network, batch)
+    ended = batch["terminated"] | batch["truncated"]
+    valid = batch.get("valid")
+    if valid is not None:
+        ended = ended | ~valid
+    rewards = np.asarray(batch["rewards"], np.float32)
+    advantages = gae(rewards, before, after, batch["terminated"], ended, gamma, lam)
+    rows = {
+        "obs": batch["obs"],
+        "actions": batch["actions"],
+        "logp": batch["logp"],
+        "advantages": advantages,
+        "targets": advantages + before,
+    }
+    flat = {name: flattened(column) for name, column in rows.items()}
+    if valid is None or valid.all():
+        return flat
+    chosen = valid.ravel().nonzero()[0]
+    return {name: column[chosen] for name, column in flat.items()}
+
+
+def gae(
+    rewards: Floats,
+    before: Floats,
+    after: Floats,
+    terminated: Array,
+    ended: Array,
+    gamma: float,
+    lam: float,
+) -> Floats:
+    """The advantages [T, B] of `losses.gae`; the value targets are these plus `before`."""
+    kept: Floats = np.where(terminated, np.float32(0), after)
+    advantages: Floats = rewards + np.float32(gamma) * kept - before
+    decay = np.where(ended | terminated, np.float32(0), np.float32(gamma * lam))
+    for t in range(len(advantages) - 2, -1, -1):
+        advantages[t] += decay[t] * advantages[t + 1]
+    return advantages
+
+
+def standardized(x: Floats) -> Floats:
+    """Mean 0, standard deviation 1."""
+    result: Floats = (x - x.mean()) / (x.std(ddof=1) + np.float32(1e-8))
+    return result
+
+
+def flattened(column: Array) -> Array:
+    """Without the time axis."""
+    return column.reshape(-1, *column.shape[2:])
+
+
+def _values(network: Network, batch: Mapping[str, Array]) -> tuple[Floats, Floats]:
+    """Values of each observation and of the true next observation: both [T, B]."""
+    obs = batch["obs"]
+    time = len(obs)
+    # without a column of their own, the observations after step t are those before step t + 1
+    following = batch["next_obs"] if "next_obs" in batch else batch[BOOTSTRAP][None]
+    seen = np.concatenate([obs, following])
+    values = network.values(flattened(seen)).reshape(seen.shape[:2])
+    return values[:time], values[-time:]

@@ -1,0 +1,199 @@
+"""The learner of small networks on the processor: the same as `Learner`, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rillflow.analytic.adam import Adam, clip_norm
+from rillflow.analytic.network import Network
+from rillflow.analytic.rows import Rows
+from rillflow.batch import Array, SampleBatch
+from rillflow.policies.spec import PolicySpec
+from rillflow.rl.blas import blas_threads
+from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.minibatches import minibatches
+from rillflow.rl.results import Gradients, Learned, RowStats, TrainStats
+
+Figures = dict[str, Any]
+
+
+class NumpyLearner:
+    """Owns the network that is being trained; what it does and saves equals `Learner`'s.
+
+    Args:
+        spec: the policy, an mlp.
+        config: the algorithm's settings.
+        seed: of the first weights and of the minibatches.
+        postprocess: `numpy_postprocess` of the algorithm.
+        loss: its `numpy_loss`.
+    """
+
+    def __init__(
+        self,
+        spec: PolicySpec,
+        config: AlgorithmConfig,
+        seed: int,
+        postprocess: Callable[[Network, Mapping[str, Array], Any], Rows],
+        loss: Callable[[Network, Rows, Any], Figures],
+    ) -> None:
+        self.config = config
+        self._postprocess, self._loss = postprocess, loss
+        self.network = Network(spec, seed)
+        self.optimizer = Adam(self.network.parameters, config.lr)
+        self.rng = np.random.default_rng(seed)
+        self.version = 0
+        self.target: Network | None = None
+        """a copy of the network that changes only in `update_target`"""
+        self.target_freq = config.target_freq
+        """rows trained between two updates of it; None: somebody else sees to it"""
+        self.since_target = 0
+        if self.target_freq is not None:
+            self.target = Network(spec, seed)
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def train(
+        self, batch: SampleBatch, epochs: int = 1, minibatch: int | None = None
+    ) -> TrainStats:
+        """`epochs` passes over the batch in shuffled minibatches; None: the whole batch at once."""
+        figures: list[Figures] = []
+        with blas_threads(self.config.num_learner_threads):
+            rows = self._rows(batch)
+            number = len(next(iter(rows.values())))
+            for _ in range(epochs):
+                for chosen in minibatches(number, minibatch, self.rng):
+                    figures.append(self._gradient(rows, chosen))
+                    self._step()
+        self.version += 1
+        self._count_for_target(batch.steps)
+        return _result(batch.steps, figures)
+
+    def learn(self, batch: SampleBatch, epochs: int = 1, minibatch: int | None = None) -> Learned:
+        """As `train`, with the weights that it led to."""
+        result = self.train(batch, epochs, minibatch)
+        rows = result.rows if isinstance(result, RowStats) else {}
+        return Learned(result.steps, result.stats, rows, self.get_weights(), self.version)
+
+    def assess(self, batch: SampleBatch) -> TrainStats:
+        """The loss's figures on a batch, without learning from it."""
+        with blas_threads(self.config.num_learner_threads):
+            return _result(batch.steps, [self._gradient(self._rows(batch), None)])
+
+    def compute_gradients(self, batch: SampleBatch) -> Gradients:
+        """Gradients of the loss on a batch, without applying them."""
+        with blas_threads(self.config.num_learner_threads):
+            figures = self._gradient(self._rows(batch), None)
+        values: dict[str, Array] = dict(self.network.named(self.network.gradient.copy()))
+        return Gradients(values, batch.steps, _mean([figures]))
+
+    def apply_gradients(self, gradients: Gradients) -> TrainStats:
+        """One optimiser step with gradients computed elsewhere."""
+        self.network.vector(gradients.values, self.network.gradient)
+        self._step()
+        self.version += 1
+        return TrainStats(gradients.steps, gradients.stats)
+
+    def update_target(self) -> None:
+        """Make the target network equal to the one that is being trained."""
+        if self.target is not None:
+            self.target.parameters[:] = self.network.parameters
+
+    def _count_for_target(self, steps: int) -> None:
+        self.since_target += steps
+        if self.target_freq is not None and self.since_target >= self.target_freq:
+            self.since_target %= self.target_freq
+            self.update_target()
+
+    def _rows(self, batch: SampleBatch) -> Rows:
+        rows = self._postprocess(self.network, batch, self.config)
+        if self.target is not None:
+            rows["next_q"] = self.target.q_values(rows["next_obs"]).T
+        return rows
+
+    def _gradient(self, rows: Rows, chosen: Array | None) -> Figures:
+        """Leave the gradient of the chosen rows in the network; the loss's figures."""
+        if chosen is not None:
+            rows = {name: column[chosen] for name, column in rows.items()}
+        return self._loss(self.network, rows, self.config)
+
+    def _step(self) -> None:
+        if self.config.grad_clip is not None:
+            clip_norm(self.network.gradient, self.config.grad_clip)
+        self.optimizer.step(self.network.gradient)
+
+    # -- weights and state ---------------------------------------------------------------------
+
+    def get_weights(self) -> dict[str, Array]:
+        """A snapshot that later training does not change."""
+        return self.network.get_weights()
+
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
+        """Go on from these."""
+        self.network.set_weights(weights)
+
+    def get_target_weights(self) -> dict[str, Array]:
+        """A snapshot of the target network."""
+        assert self.target is not None, "this algorithm has no target network"
+        return self.target.get_weights()
+
+    def set_target_weights(self, weights: Mapping[str, Array]) -> None:
+        """Make them the target network's."""
+        assert self.target is not None, "this algorithm has no target network"
+        self.target.set_weights(weights)
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that training goes on from, in the form of `Learner.get_state`."""
+        target = {} if self.target is None else {"target": self.target.get_weights()}
+        return {
+            **target,
+            "weights": self.get_weights(),
+            "optimizer": self._slots(),
+            "rng": self.rng.bit_generator.state,
+            "version": self.version,
+            "since_target": self.since_target,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `get_state` gave, of this learner or of a `Learner` like it."""
+        self.set_weights(state["weights"])
+        if self.target is not None:
+            self.target.set_weights(state["target"])
+        self.optimizer = Adam(self.network.parameters, self.config.lr)
+        slots = state["optimizer"]
+        if slots:
+            self.optimizer.steps = int(next(iter(slots.values()))["step"])
+            for key, vector in self._averages().items():
+                self.network.vector({name: slots[name][key] for name in slots}, vector)
+        self.rng.bit_generator.state = state["rng"]
+        self.version = int(state["version"])
+        self.since_target = int(state["since_target"])
+
+    def _averages(self) -> dict[str, Any]:
+        """What the optimiser remembers, under torch's names."""
+        return {"exp_avg": self.optimizer.mean, "exp_avg_sq": self.optimizer.square}
+
+    def _slots(self) -> dict[str, dict[str, Array]]:
+        """What the optimiser remembers of each parameter; nothing before its first step."""
+        if not self.optimizer.steps:
+            return {}
+        step = np.array(self.optimizer.steps, np.float32)
+        named = {k: self.network.named(v.copy()) for k, v in self._averages().items()}
+        return {
+            name: {"step": step.copy(), **{key: arrays[name] for key, arrays in named.items()}}
+            for name in self.network.weights
+        }
+
+
+def _result(steps: int, figures: list[Figures]) -> TrainStats:
+    """Means of the figures that are one number per step; those of each row, one after another."""
+    names = [name for name, value in figures[0].items() if np.ndim(value)] if figures else []
+    rows = {name: np.concatenate([f[name] for f in figures]) for name in names}
+    return RowStats(steps, _mean(figures), rows) if rows else TrainStats(steps, _mean(figures))
+
+
+def _mean(figures: list[Figures]) -> dict[str, float]:
+    names = [name for name, value in figures[0].items() if not np.ndim(value)] if figures else []
+    return {name: float(np.mean([float(f[name]) for f in figures])) for name in names}

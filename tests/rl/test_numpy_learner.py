@@ -1,0 +1,202 @@
+"""The learner in NumPy against the one in torch, algorithm by algorithm."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rillflow as rf
+from rillflow.algorithms import (
+    NAMES,
+    a2c,
+    a3c,
+    apex,
+    async_dqn,
+    dqn,
+    get_algorithm,
+    pg,
+    ppo,
+    simple_q,
+)
+from rillflow.batch import SampleBatch
+from rillflow.rl.learner import Learner
+from rillflow.rl.make_learner import make_learner
+from rillflow.rl.numpy_learner import NumpyLearner
+from rillflow.rl.workers import Workers
+from tests.rl.test_learner import fragment, replayed
+
+ACTOR_CRITIC = [a2c, a3c, pg, ppo]
+REPLAY = [apex, dqn, simple_q]
+WITH_A_TWIN = [*ACTOR_CRITIC, *REPLAY, async_dqn]
+
+
+def pair(algorithm: Any, seed: int = 0, **settings: Any) -> tuple[NumpyLearner, Learner]:
+    config = algorithm.Config.make(**settings)
+    spec, config = Workers(config).spec, Workers(config).config
+    fast = make_learner(spec, config, seed)
+    slow = make_learner(spec, dataclasses.replace(config, framework="torch"), seed)
+    assert isinstance(fast, NumpyLearner)
+    assert isinstance(slow, Learner)
+    return fast, slow
+
+
+def batch(algorithm: Any, seed: int) -> SampleBatch:
+    if algorithm in REPLAY:
+        return replayed(seed, rows=64)
+    made = fragment(seed, 16, 20)
+    rng = np.random.default_rng(seed)
+    truncated = rng.random(made.shape) < 0.05
+    valid = rng.random(made.shape) < 0.9
+    return made.with_columns(truncated=truncated & ~made["terminated"], valid=valid)
+
+
+def assert_close(one: dict[str, Any], other: dict[str, Any], atol: float) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_allclose(value, other[name], atol=atol, rtol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("algorithm", WITH_A_TWIN, ids=lambda a: a.__name__.rpartition(".")[2])
+def test_the_two_learn_the_same(algorithm: Any) -> None:
+    """Gradients, figures, and the weights after some training in shuffled minibatches."""
+    fast, slow = pair(algorithm)
+    gradients = [one.compute_gradients(batch(algorithm, 9)) for one in (fast, slow)]
+    assert_close(gradients[0].values, gradients[1].values, atol=1e-5)
+    assert_close(gradients[0].stats, gradients[1].stats, atol=1e-5)
+    passes = (2, 64) if algorithm in ACTOR_CRITIC else (1, None)
+    for seed in range(4):
+        results = [one.train(batch(algorithm, seed), *passes) for one in (fast, slow)]
+        assert_close(results[0].stats, results[1].stats, atol=1e-3)
+        rows = [getattr(result, "rows", {}) for result in results]
+        assert_close(rows[0], rows[1], atol=1e-3)
+    assert_close(fast.get_weights(), slow.get_weights(), atol=1e-3)
+    assert fast.version == slow.version == 4
+
+
+@pytest.mark.parametrize("settings", [{"entropy_coef": 0.3}, {"env": "Pendulum-v1"}])
+def test_ppo_with_entropy_and_with_continuous_actions(settings: dict[str, Any]) -> None:
+    fast, slow = pair(ppo, **settings)
+    data = batch(ppo, 0)
+    if "env" in settings:
+        rng = np.random.default_rng(0)
+        data = data.with_columns(
+            obs=rng.standard_normal((16, 20, 3), np.float32),
+            bootstrap_obs=rng.standard_normal((20, 3), np.float32),
+            actions=rng.standard_normal((16, 20, 1), np.float32),
+        )
+    for _ in range(3):
+        for one in (fast, slow):
+            one.train(data, 2, 64)
+    assert_close(fast.get_weights(), slow.get_weights(), atol=1e-4)
+
+
+@pytest.mark.parametrize("change", [{"double_q": False}, {"dueling": False}, {"n_step": 1}])
+def test_dqn_with_parts_of_it_turned_off(change: dict[str, Any]) -> None:
+    fast, slow = pair(dqn, target_network_update_freq=100, **change)
+    for seed in range(5):  # the target network changes on the way
+        for one in (fast, slow):
+            one.train(replayed(seed, rows=64))
+    assert_close(fast.get_target_weights(), slow.get_target_weights(), atol=1e-4)
+    assert_close(fast.get_weights(), slow.get_weights(), atol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", [ppo, dqn])
+def test_each_goes_on_from_the_state_of_the_other(algorithm: Any) -> None:
+    fast, slow = pair(algorithm)
+    for seed in range(3):
+        fast.train(batch(algorithm, seed))
+    slow.set_state(fast.get_state())
+    for seed in range(3, 6):
+        for one in (fast, slow):
+            one.train(batch(algorithm, seed))
+    assert_close(fast.get_weights(), slow.get_weights(), atol=1e-4)
+    again = pair(algorithm, seed=5)[0]
+    again.set_state(slow.get_state())
+    for one in (again, slow):
+        one.train(batch(algorithm, 7))
+    assert_close(again.get_weights(), slow.get_weights(), atol=1e-4)
+
+
+def test_a_state_is_exact() -> None:
+    """Also for minibatches that are drawn later."""
+    first, second = pair(ppo)[0], pair(ppo, seed=1)[0]
+    first.train(batch(ppo, 0), 2, 64)
+    second.set_state(first.get_state())
+    for one in (first, second):
+        one.train(batch(ppo, 1), 2, 64)
+    ours, theirs = first.get_weights(), second.get_weights()
+    assert all((ours[name] == theirs[name]).all() for name in ours)
+
+
+def test_a_snapshot_does_not_change() -> None:
+    fast = pair(ppo)[0]
+    snapshot = fast.get_weights()
+    before = {name: array.copy() for name, array in snapshot.items()}
+    fast.train(batch(ppo, 0))
+    assert all((before[name] == snapshot[name]).all() for name in before)
+
+
+# -- which learner it is ---------------------------------------------------------------------------
+
+
+def own_loss(policy: Any, rows: Any, cfg: Any) -> Any:
+    return ppo.loss(policy, rows, cfg)
+
+
+@pytest.mark.parametrize(
+    ("settings", "hindrance"),
+    [
+        ({"loss": own_loss}, "loss or postprocess are your own"),
+        ({"model": "cnn", "env": "cnn"}, "the network is 'cnn'"),
+        ({"num_gpus": 1}, "num_gpus=1"),
+    ],
+)
+def test_what_numpy_cannot_do_is_torch(settings: dict[str, Any], hindrance: str) -> None:
+    from rillflow.rl.make_learner import numpy_twin
+
+    spec = Workers(ppo.Config()).spec
+    if "model" in settings:
+        spec = dataclasses.replace(
+            spec,
+            model="cnn",
+            observation_space=rf_images(),
+        )
+        settings = {}
+    config = dataclasses.replace(Workers(ppo.Config()).config, **settings)
+    assert numpy_twin(spec, config) is None
+    with pytest.raises(rf.BuildError, match=hindrance):
+        numpy_twin(spec, dataclasses.replace(config, framework="numpy"))
+
+
+def rf_images() -> Any:
+    from gymnasium import spaces
+
+    return spaces.Box(0, 255, (4, 84, 84), np.uint8)
+
+
+def test_an_unknown_framework_is_refused() -> None:
+    with pytest.raises(rf.BuildError, match="framework must be one of 'auto', 'torch', 'numpy'"):
+        ppo.Config.make(framework="jax")
+
+
+def test_every_algorithm_for_small_networks_says_whether_it_has_a_twin() -> None:
+    """IMPALA and MAML learn from whole sequences and from gradients of gradients: in torch."""
+    without = {name for name in NAMES if not hasattr(get_algorithm(name), "numpy_loss")}
+    assert without == {"impala", "maml"}
+
+
+@pytest.mark.parametrize("name", ["ppo", "a3c", "dqn"])
+@pytest.mark.proc
+def test_training_a_small_network_never_imports_torch(name: str) -> None:
+    """Neither in the driver nor, for gradients, in a worker."""
+    code = f"""
+import sys, rillflow as rf
+rf.train({name!r}, "CartPole-v1", engine="sim", num_workers=1, until={{"steps": 3000}})
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)

@@ -1,0 +1,112 @@
+"""The network in NumPy against the one in torch: results, and gradients of all parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from rillflow.analytic.network import Network
+from rillflow.policies.spec import PolicySpec
+from rillflow.policies.torch_policy import TorchPolicy
+
+ROWS = 37
+ACTIONS = {
+    "discrete": spaces.Discrete(3),
+    "multidiscrete": spaces.MultiDiscrete([2, 4]),
+    "continuous": spaces.Box(-1, 1, (2,), np.float32),
+}
+
+
+def both(**options: Any) -> tuple[Network, TorchPolicy]:
+    """The two networks of one spec, with the same weights, none of them zero."""
+    spec = PolicySpec(observation_space=spaces.Box(-9, 9, (5,), np.float32), **options)
+    network, policy = Network(spec, 3), TorchPolicy(spec, 3)
+    rng = np.random.default_rng(0)
+    weights = {
+        name: array + 0.1 * rng.standard_normal(array.shape).astype(np.float32)
+        for name, array in policy.get_weights().items()
+    }
+    network.set_weights(weights)
+    policy.set_weights(weights)
+    return network, policy
+
+
+def rows(actions: spaces.Space[Any]) -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    actions.seed(0)
+    taken = np.stack([np.asarray(actions.sample()) for _ in range(ROWS)])
+    return rng.standard_normal((ROWS, 5), np.float32), taken
+
+
+def assert_same_gradients(network: Network, policy: TorchPolicy) -> None:
+    own = network.named(network.gradient)
+    for name, parameter in policy.named_parameters().items():
+        theirs = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy()
+        np.testing.assert_allclose(own[name], theirs, atol=2e-6, rtol=1e-4, err_msg=name)
+
+
+def test_the_first_weights_are_the_same() -> None:
+    spec = PolicySpec(
+        observation_space=spaces.Box(-9, 9, (5,), np.float32), action_space=spaces.Discrete(3)
+    )
+    ours, theirs = Network(spec, 7).get_weights(), TorchPolicy(spec, 7).get_weights()
+    assert ours.keys() == theirs.keys()
+    assert all((ours[name] == theirs[name]).all() for name in ours)
+
+
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (7, 7, 7)])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_actor_critic(hidden: Any, activation: Any, shared: bool, kind: str) -> None:
+    """Any slopes of log-probabilities, entropies and values go back as autograd's do."""
+    network, policy = both(
+        action_space=ACTIONS[kind], hidden=hidden, activation=activation, shared=shared
+    )
+    obs, taken = rows(ACTIONS[kind])
+    logp, entropy, values = network.evaluate(obs, taken)
+    theirs = policy.evaluate(obs, taken)
+    for one, other in zip((logp, entropy, values), theirs, strict=True):
+        np.testing.assert_allclose(one, other.detach().numpy(), atol=1e-5)
+    d_logp, d_values = np.random.default_rng(2).standard_normal((2, ROWS), np.float32)
+    network.backward(d_logp, 0.3, d_values)
+    total = theirs[0] @ torch.from_numpy(d_logp) + theirs[2] @ torch.from_numpy(d_values)
+    (total + 0.3 * theirs[1].sum()).backward()
+    assert_same_gradients(network, policy)
+    np.testing.assert_allclose(network.values(obs), values, atol=1e-6)
+
+
+@pytest.mark.parametrize("hidden", [(), (8, 6)])
+@pytest.mark.parametrize("dueling", [False, True])
+def test_q_values(hidden: Any, dueling: bool) -> None:
+    network, policy = both(
+        action_space=spaces.Discrete(3),
+        hidden=hidden,
+        activation="relu",
+        head="q",
+        dueling=dueling,
+    )
+    obs, _ = rows(spaces.Discrete(3))
+    q, theirs = network.q_values(obs, remember=True), policy.q_values(obs)
+    np.testing.assert_allclose(q.T, theirs.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(network.q_values(obs), q, atol=1e-6)
+    d_q = np.random.default_rng(2).standard_normal((3, ROWS)).astype(np.float32)
+    network.backward_q(d_q)
+    (theirs * torch.from_numpy(d_q.T.copy())).sum().backward()
+    assert_same_gradients(network, policy)
+
+
+def test_another_number_of_rows_leaves_nothing_of_the_last_one() -> None:
+    network, policy = both(action_space=spaces.Discrete(3))
+    obs, taken = rows(spaces.Discrete(3))
+    for count in (ROWS, 5, ROWS - 1):
+        logp, _, values = network.evaluate(obs[:count], taken[:count])
+        network.backward(np.ones_like(logp), 0.0, np.ones_like(values))
+        policy.model.zero_grad()
+        theirs = policy.evaluate(obs[:count], taken[:count])
+        (theirs[0].sum() + theirs[2].sum()).backward()
+        assert_same_gradients(network, policy)
