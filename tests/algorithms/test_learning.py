@@ -45,6 +45,8 @@ class Goal:
 
 
 PENDULUM = {
+    "lr": 1e-3,
+    "num_sgd_iter": 10,
     "num_envs_per_worker": 5,
     "rollout_fragment_length": 200,  # a whole episode
     "train_batch_size": 1900,

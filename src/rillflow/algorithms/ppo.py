@@ -21,12 +21,12 @@ from rillflow.rl.workers import AnyWorkers, bind
 class Config(AlgorithmConfig):
     """Settings of PPO."""
 
-    lr: float = 1e-3
-    train_batch_size: int = 4096
+    lr: float = 2e-3
+    train_batch_size: int = 2048
     """least rows per training batch, with those that only reset an environment"""
-    num_sgd_iter: int = 10
+    num_sgd_iter: int = 5
     """passes over each batch"""
-    sgd_minibatch_size: int = 512
+    sgd_minibatch_size: int = 256
     """rows per optimiser step"""
     lambda_: float = 0.95
     """how far advantages look ahead (GAE)"""
