@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +21,7 @@ from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers, create_rollout_workers
 from rillflow.training import Trained, train
 from rillflow.types import ActorInfo
-from tests.engines.processes import children, gone_within
+from tests.engines.processes import children, gone
 
 SMALL: dict[str, Any] = {
     "num_envs_per_worker": 4,
@@ -177,7 +176,7 @@ def test_on_processes() -> None:
         assert run.ledger().balanced
         assert run.shared[workers.weights_key].version == 30
     assert result.steps >= 60
-    assert gone_within(list(children() - before), 5.0)
+    assert gone(list(children() - before))
 
 
 def test_the_plan_is_drawn_without_starting() -> None:
@@ -237,7 +236,7 @@ def test_aggregators_are_processes_with_processes_of_their_own() -> None:
         assert len(ours) == 5
         assert run.ledger().balanced
     assert all(result.steps >= 60 for result in results)
-    assert gone_within(list(ours), 5.0)
+    assert gone(list(ours))
 
 
 @pytest.mark.proc
@@ -253,25 +252,10 @@ def test_workers_end_with_an_aggregator_that_was_killed() -> None:
         for _ in range(20):
             next(run)
         assert run.workers()["aggregator-0"]["incarnation"] == 1
-        assert gone_within(list(old), 5.0)
+        assert gone(list(old))
         assert len(children() - before) == 3
         assert run.ledger().balanced
-    assert gone_within(list(children() - before), 5.0)
-
-
-@pytest.fixture(scope="module")
-def users_ray() -> Iterator[None]:
-    """A Ray that the user has started."""
-    ray = pytest.importorskip("ray")
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=200 * 2**20,
-    )
-    yield
-    ray.shutdown()
+    assert gone(list(children() - before))
 
 
 @pytest.mark.ray
@@ -307,30 +291,14 @@ def test_a_trained_policy_that_remembers_acts_and_evaluates() -> None:
 # -- images ----------------------------------------------------------------------------------------
 
 
-ATARI: dict[str, dict[str, Any]] = {
-    "impala": {
-        "num_envs_per_worker": 16, "rollout_fragment_length": 20, "train_batch_size": 640,
-        "lr": 5e-4, "grad_clip": 40.0, "entropy_coef": 0.01, "learner_queue_size": 4,
-    },
-    "ppo": {
-        "num_envs_per_worker": 8, "rollout_fragment_length": 128, "train_batch_size": 2048,
-        "sgd_minibatch_size": 256, "num_sgd_iter": 3, "lr": 2.5e-4, "clip_param": 0.1,
-        "entropy_coef": 0.01,
-    },
-}  # fmt: skip
-"""usual settings for images, of the papers or close to them"""
-
-
 @pytest.mark.slow
 @pytest.mark.proc
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("algorithm", ATARI)
+@pytest.mark.parametrize("algorithm", ["impala", "ppo"])
 def test_pong_runs_on_processes(algorithm: str) -> None:
     """A minute of images without an error; every figure is a number."""
     pytest.importorskip("ale_py")
-    trained = train(
-        algorithm, "ALE/Pong-v5", until={"seconds": 60}, engine="local", **ATARI[algorithm]
-    )
+    trained = train(algorithm, "ALE/Pong-v5", until={"seconds": 60}, engine="local")
     last = trained.history[-1]
     assert np.isfinite([last["policy_loss"], last["value_loss"], last["entropy"]]).all()
     rate = last["steps"] / last["seconds"]

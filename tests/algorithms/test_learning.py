@@ -44,17 +44,6 @@ class Goal:
         return f"{self.algorithm}{lstm}-{self.env}-{self.goal:g}-{how}"
 
 
-PENDULUM = {
-    "lr": 1e-3,
-    "num_sgd_iter": 10,
-    "num_envs_per_worker": 5,
-    "rollout_fragment_length": 200,  # a whole episode
-    "train_batch_size": 1900,
-    "sgd_minibatch_size": 256,
-    "gamma": 0.9,
-    "grad_clip": None,
-    "activation": "relu",
-}
 LSTM = {
     "model": "lstm",
     "lstm_size": 64,
@@ -73,7 +62,7 @@ GOALS = [
     Goal("a3c", 450, 400_000),
     Goal("impala", 475, 400_000),
     Goal("impala", 400, 1_500_000, env="CartPole-hidden-velocity", settings=LSTM),
-    Goal("ppo", -300, 150_000, env="Pendulum-v1", settings=PENDULUM),
+    Goal("ppo", -300, 150_000, env="Pendulum-v1"),
     Goal("dqn", 475, 150_000, greedy=True),
     Goal("apex", 450, 250_000, greedy=True),
     Goal("async_dqn", 400, 400_000, greedy=True),

@@ -62,6 +62,19 @@ class Config(AlgorithmConfig):
             raise refused(type(self), wrong)
 
 
+TUNED = {
+    "atari": {
+        "rollout_fragment_length": 20,
+        "train_batch_size": 640,
+        "lr": 5e-4,
+        "grad_clip": 40.0,
+        "entropy_coef": 0.01,
+        "learner_queue_size": 4,
+    }
+}
+"""settings for environments that the defaults do not suit"""
+
+
 def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
     """Fragments stay as they are, time-major: V-trace needs the order of their steps."""
     return batch

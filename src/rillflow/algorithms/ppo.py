@@ -38,6 +38,29 @@ class Config(AlgorithmConfig):
     """weight of the entropy bonus"""
 
 
+TUNED = {
+    "Pendulum-v1": {
+        "num_envs_per_worker": 5,
+        "rollout_fragment_length": 200,  # a whole episode
+        "train_batch_size": 1900,
+        "num_sgd_iter": 10,
+        "lr": 1e-3,
+        "gamma": 0.9,
+        "grad_clip": None,
+        "activation": "relu",
+    },
+    "atari": {
+        "num_envs_per_worker": 8,
+        "rollout_fragment_length": 128,
+        "num_sgd_iter": 4,
+        "lr": 2.5e-4,
+        "clip_param": 0.1,
+        "entropy_coef": 0.01,
+    },
+}
+"""settings for environments that the defaults do not suit"""
+
+
 def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
     """Rows with standardised advantages."""
     rows = actor_critic_rows(policy, batch, cfg.gamma, cfg.lambda_)

@@ -49,6 +49,16 @@ GAMES = frozenset(_GAMES.split())
 _ATARI = re.compile(r"([A-Z]\w*?)(-ram)?(Deterministic|NoFrameskip)?-v([045])")
 
 
+def is_atari(env_id: str) -> bool:
+    """Whether a name, old or new, is that of an Atari game.
+
+    >>> is_atari("ALE/Pong-v5"), is_atari("PongNoFrameskip-v4"), is_atari("CartPole-v1")
+    (True, True, False)
+    """
+    old = _ATARI.fullmatch(env_id)
+    return env_id.startswith("ALE/") or bool(old and old[1] in GAMES)
+
+
 class Name(NamedTuple):
     """A name as it is known today, and what the old one implied."""
 

@@ -13,6 +13,7 @@ from rillflow.errors import BuildError
 from rillflow.graph.node import label_of
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.fields import type_problems
+from rillflow.rl.tuned import tuned
 
 C = TypeVar("C", bound="AlgorithmConfig")
 D = TypeVar("D")
@@ -63,12 +64,15 @@ class AlgorithmConfig:
 
     @classmethod
     def make(cls: type[C], **values: Any) -> C:
-        """A configuration from keyword arguments; every unknown name is told at once."""
+        """A configuration from keyword arguments; every unknown name is told at once.
+
+        What is not given is what suits the environment (see `tuned`), or else the class's default.
+        """
         known = {field_.name for field_ in dataclasses.fields(cls)}
         wrong = [_unknown(name, known) for name in values if name not in known]
         if wrong:
             raise refused(cls, wrong)
-        config = cls(**values)
+        config = cls(**{**tuned(cls, values.get("env")), **values})
         config.validate()
         return config
 

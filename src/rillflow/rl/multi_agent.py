@@ -77,7 +77,7 @@ class MultiAgentConfig:
 class MultiAgentWorkers(Handle):
     """Rollout workers that act with several policies."""
 
-    concat = staticmethod(MultiAgentBatch.concat)
+    concat: Callable[[list[Any]], Any] = staticmethod(MultiAgentBatch.concat)
 
     def __init__(self, config: MultiAgentConfig) -> None:
         from rillflow.envs.groups import make_multi_agent_envs

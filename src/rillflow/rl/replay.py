@@ -128,10 +128,11 @@ class UpdateReplayPriorities(Operator[Any, Any]):
         if isinstance(found, SampleBatch) and self.workers is not None:
             found = learner_of(self.workers, ctx).assess(found)
         keys, errors = _errors_of(found)
-        for actor in ctx.sources:
-            own = keys >> KEY_BITS == actor.index
-            if own.any():
-                ctx.send(actor, "update_priorities", keys[own], np.abs(errors[own]))
+        priorities, sources = np.abs(errors), ctx.sources
+        for actor in sources:
+            own = keys >> KEY_BITS == actor.index if len(sources) > 1 else slice(None)
+            if len(keys[own]):
+                ctx.send(actor, "update_priorities", keys[own], priorities[own])
         return item
 
 

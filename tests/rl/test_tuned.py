@@ -1,0 +1,37 @@
+"""Settings that suit an environment: taken where nothing else is said."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from rillflow.algorithms import NAMES, get_algorithm, ppo
+from rillflow.rl.tuned import tuned
+
+
+@pytest.mark.parametrize("env", ["ALE/Pong-v5", "Pong-v0", "BreakoutNoFrameskip-v4"])
+def test_an_atari_game_gets_the_settings_of_its_family(env: str) -> None:
+    config = ppo.Config.make(env=env)
+    for name, value in ppo.TUNED["atari"].items():
+        assert getattr(config, name) == value
+
+
+def test_what_is_said_wins() -> None:
+    config = ppo.Config.make(env="Pendulum-v1", lr=0.5, gamma=0.99)
+    assert (config.lr, config.gamma, config.activation) == (0.5, 0.99, "relu")
+
+
+def test_other_environments_get_the_defaults() -> None:
+    assert ppo.Config.make(env="CartPole-v1") == ppo.Config(env="CartPole-v1")
+    assert ppo.Config.make() == ppo.Config()
+    assert tuned(ppo.Config, lambda: None) == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_name_settings_that_there_are_and_that_differ(name: str) -> None:
+    module = get_algorithm(name)
+    defaults = {field.name: field.default for field in dataclasses.fields(module.Config)}
+    for settings in getattr(module, "TUNED", {}).values():
+        assert settings.keys() <= defaults.keys()
+        assert all(value != defaults[key] for key, value in settings.items())
