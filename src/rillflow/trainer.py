@@ -6,16 +6,15 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rillflow.algorithms import get_algorithm
 from rillflow.engines.base import Engine
-from rillflow.envs.make import attribute, make_envs
-from rillflow.errors import BuildError
 from rillflow.rl.config import AlgorithmConfig
+from rillflow.runs.algorithm import find_algorithm
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import Listener
+from rillflow.runs.names import pointed_at
 
 
 def resume(
@@ -53,7 +52,7 @@ def job_of(
     """What a run's directory says it was asked to do."""
     about = directory.about
     name = about["algorithm"]
-    module = attribute_or_module(name) if ":" in name else get_algorithm(name)
+    module = find_algorithm(name)
     return Job(
         name,
         module,
@@ -61,18 +60,8 @@ def job_of(
         dict(about["until"] if until is None else until),
         about["seed"],
         engine or about["engine"],
+        about.get("agents"),
     )
-
-
-def attribute_or_module(name: str) -> Any:
-    """The user's algorithm behind `module:name`: an object with `Config` and `plan`, or its file.
-
-    A plan by itself stands for the module it is in.
-    """
-    from importlib import import_module
-
-    found = attribute(name)
-    return found if hasattr(found, "Config") else import_module(name.partition(":")[0])
 
 
 def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> AlgorithmConfig:
@@ -85,18 +74,8 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
     values: dict[str, Any] = {}
     for name, value in saved.items():
         if isinstance(value, str) and ":" in value and name in ("loss", "postprocess", "model"):
-            value = attribute(value)
+            value = pointed_at(value)
         elif isinstance(value, list) and name in defaults:
             value = tuple(value)
         values[name] = value
     return kind.make(**values)
-
-
-def goes_on_exactly(config: AlgorithmConfig) -> bool:
-    """Whether environments go on where they were; if not, a resumed run begins new episodes."""
-    try:
-        envs = make_envs(config.env, 1, env_config=config.env_config)
-    except BuildError:
-        return False
-    envs.close()
-    return envs.exact

@@ -25,7 +25,7 @@ from rillflow.runs.facts import settings_of
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper, rows_of
 from rillflow.runs.listeners import JsonlLogger
-from rillflow.trainer import goes_on_exactly, job_of, resume
+from rillflow.trainer import job_of, resume
 
 EVERY = 400
 """steps between two saves"""
@@ -72,14 +72,23 @@ class Died(Exception):  # noqa: N818 - what happened, not what went wrong
     """Ends a run as a crash does: nothing is saved any more."""
 
 
-def begin(work: Job, directory: RunDirectory, stop: Any = None) -> Outcome:
+def dies_at(steps: int) -> Any:
+    def stop(row: Any) -> bool:
+        if row["steps"] >= steps:
+            raise Died
+        return False
+
+    return stop
+
+
+def begin(work: Job, directory: RunDirectory, stop: Any = None, every: int = EVERY) -> Outcome:
     listeners = [JsonlLogger(directory.metrics)]
-    with directory, Keeper(directory, seconds=None, steps=EVERY) as keeper:
+    with directory, Keeper(directory, seconds=None, steps=every) as keeper:
         return run_job(work, listeners=listeners, keeper=keeper, stop=stop)
 
 
-def go_on(directory: RunDirectory, steps: int) -> Outcome:
-    with directory, Keeper(directory, seconds=None, steps=EVERY) as keeper:
+def go_on(directory: RunDirectory, steps: int, every: int = EVERY) -> Outcome:
+    with directory, Keeper(directory, seconds=None, steps=every) as keeper:
         return resume(
             directory,
             until={"steps": steps},
@@ -92,25 +101,43 @@ def figures(directory: RunDirectory) -> str:
     return str([{k: v for k, v in row.items() if k != "seconds"} for row in rows_of(directory)])
 
 
+def same_weights(left: Outcome, right: Outcome) -> bool:
+    ours, theirs = left.trained.weights, right.trained.weights
+    return ours.keys() == theirs.keys() and all(
+        np.array_equal(ours[name], theirs[name]) for name in ours
+    )
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_resumed_run_is_the_run_that_was_not_interrupted(algorithm: str, tmp_path: Path) -> None:
     """Bit for bit, if both are saved at the same points: weights, figures and every row."""
     work = job(algorithm, 2000)
     whole, parts = (directory_of(work, tmp_path, name) for name in ("whole", "parts"))
     expected = begin(work, whole)
-
-    def die(row: Any) -> bool:
-        if row["steps"] >= 1000:
-            raise Died
-        return False
-
     with pytest.raises(Died):
-        begin(work, parts, stop=die)
+        begin(work, parts, stop=dies_at(1000))
     found = go_on(parts, 2000)
     assert figures(parts) == figures(whole)
     assert len(found.trained.history) == len(expected.trained.history)
-    for name, weights in expected.trained.weights.items():
-        assert np.array_equal(found.trained.weights[name], weights), name
+    assert same_weights(found, expected)
+
+
+def test_a_resumed_run_of_atari_is_the_run_that_was_not_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Games in native code too: they are played again until they are where they were."""
+    pytest.importorskip("ale_py", reason="ale-py is an optional extra")
+    monkeypatch.setattr("rillflow.envs.games.STEPS_PER_SEED", 40)
+    games = {"max_num_frames_per_episode": 60, "img_height": 36, "img_width": 36}
+    small = {"num_workers": 1, "num_envs_per_worker": 1, "train_batch_size": 16}
+    work = job("ppo", 80, env="ALE/Pong-v5", env_config=games, **small)
+    whole, parts = (directory_of(work, tmp_path, name) for name in ("whole", "parts"))
+    expected = begin(work, whole, every=32)
+    with pytest.raises(Died):
+        begin(work, parts, stop=dies_at(64), every=32)
+    found = go_on(parts, 80, every=32)
+    assert figures(parts) == figures(whole)
+    assert same_weights(found, expected)
 
 
 def test_rows_written_after_the_checkpoint_are_made_again(tmp_path: Path) -> None:
@@ -151,13 +178,6 @@ def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
     found = job_of(directory_of(work, tmp_path, "run"))
     assert found.config == work.config
     assert (found.seed, found.engine, found.until) == (3, "sim", {"steps": 100})
-
-
-def test_it_is_known_which_environments_go_on_exactly() -> None:
-    """Native CartPole does; an environment that cannot be saved begins new episodes."""
-    config = get_algorithm("ppo").Config
-    assert goes_on_exactly(config())
-    assert not goes_on_exactly(config(env="Acrobot-v1"))
 
 
 class Locked(rf.Operator[Any, Any]):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from rillflow.cli.parser import Parser, whole
-from rillflow.cli.policies import add_policy_flags, load_policy
+from rillflow.cli.policies import add_policy_flags, load_policies
 
 _DESCRIPTION = """\
 Play whole episodes with a trained policy, in environments of their own, and report the returns with
@@ -31,12 +32,21 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
     options = parser.parse(arguments)
-    trained = load_policy(options)
+    trained = load_policies(options)
 
     from rillflow.cli.notes import notes_as_lines
-    from rillflow.results import evaluate
+    from rillflow.results import evaluate, evaluate_agents
+    from rillflow.trained import TrainedAgents
 
+    how = {"seed": options.seed, "greedy": not options.sampled}
     with notes_as_lines():
-        found = evaluate(trained, options.episodes, seed=options.seed, greedy=not options.sampled)
-    print(found.to_json() if options.json else found)
+        if not isinstance(trained, TrainedAgents):
+            found = evaluate(trained, options.episodes, **how)
+            print(found.to_json() if options.json else found)
+            return 0
+        by_policy = evaluate_agents(trained, options.episodes, **how)
+    if options.json:
+        print(json.dumps({name: own.to_data() for name, own in by_policy.items()}, indent=2))
+    else:
+        print("\n\n".join(str(own) for own in by_policy.values()))
     return 0

@@ -9,7 +9,12 @@ from typing import Any
 
 from rillflow.cli.parser import Parser
 from rillflow.cli.problems import Usage
-from rillflow.cli.request import add_request_flags, parse_request
+from rillflow.cli.request import (
+    add_policies_flag,
+    add_request_flags,
+    agents_for,
+    parse_request,
+)
 
 FORMATS: dict[str, Callable[[Any], str]] = {
     "text": lambda flow: str(flow.explain()),
@@ -30,6 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         "explain", _DESCRIPTION, "ALGORITHM [ENV] [--format NAME] [-o FILE] [--FLAG VALUE ...]"
     )
     add_request_flags(parser)
+    add_policies_flag(parser)
     parser.add_argument(
         "--format",
         metavar="NAME",
@@ -45,12 +51,11 @@ def main(arguments: Sequence[str]) -> int:
         raise Usage(f"--format is one of {', '.join(FORMATS)}; got {name!r}")
 
     from rillflow.cli.notes import notes_as_lines
-    from rillflow.rl.rollouts import ParallelRollouts
-    from rillflow.rl.workers import Workers
+    from rillflow.runs.job import Job
 
     with notes_as_lines():
-        workers = Workers(request.config)
-        text = FORMATS[name](request.module.plan(ParallelRollouts(workers), workers))
+        job = Job(request.algorithm, request.module, request.config, {}, agents=agents_for(request))
+        text = FORMATS[name](job.build()[1])
     if out is None:
         print(text.rstrip("\n"))
     else:

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-o", "--out", metavar="FILE", help="(default RUN/policy.onnx)")
     options = parser.parse(arguments)
     path = options.out or beside(options.run, "policy.onnx")
-    trained = load_policy(options)
+    trained = load_policy(options, "export them one by one, such as `rillflow export {first}`")
 
     from rillflow.cli.notes import notes_as_lines
     from rillflow.results import export_onnx

@@ -22,23 +22,44 @@ def add_policy_flags(parser: Parser) -> None:
     )
 
 
-def load_policy(options: Any) -> Any:
-    """The trained policy that a command is about."""
+def load_policy(options: Any, several: str) -> Any:
+    """The trained policy that a command is about.
+
+    Args:
+        options: of the command line.
+        several: what to say if there are the policies of several agents; "{first}" is one of them.
+    """
     path = policy_file(options.run)
-    from rillflow.cli.settings import pointed_at
-    from rillflow.training import load
+    if path.is_dir():
+        first = min(path.glob("*.npz"), default=path)
+        what = several.format(first=first)
+        raise Usage(f"{options.run!r} has the policies of several agents: {what}")
+    return _loaded(path, options)
+
+
+def load_policies(options: Any) -> Any:
+    """The trained policy, or the policies of several agents."""
+    return _loaded(policy_file(options.run), options)
+
+
+def _loaded(path: Path, options: Any) -> Any:
+    from rillflow.runs.names import pointed_at
+    from rillflow.trained import TrainedAgents, load
 
     model = None if options.model is None else pointed_at(options.model)
-    return load(path, env=options.env, model=model)
+    read = TrainedAgents.load if path.is_dir() else load
+    return read(path, env=options.env, model=model)
 
 
 def policy_file(given: str) -> Path:
-    """The policy of a run, or the file itself."""
+    """The policy of a run, or the file itself; of several agents, their directory."""
     path = Path(given)
     if path.is_dir():
-        policy = path / "policy.npz"
-        if policy.is_file():
-            return policy
+        if (path / "agents.json").is_file():
+            return path
+        for policy in (path / "policy.npz", path / "policies"):
+            if policy.exists():
+                return policy
         if not (path / "run.json").is_file():
             raise Usage(f"{given!r} is no run: it has neither run.json nor policy.npz")
         raise Usage(

@@ -44,22 +44,29 @@ def main(arguments: Sequence[str]) -> int:
         help="of the environment; the same seed gives the same film (default 1)",
     )
     parser.add_argument(
+        "--max-steps",
+        type=whole(1),
+        default=3000,
+        metavar="N",
+        help="cut an episode after so many (default 3000)",
+    )
+    parser.add_argument(
         "--sampled", action="store_true", help="draw actions instead of taking the most likely"
     )
     options = parser.parse(arguments)
     path = Path(options.out) if options.out else beside(options.run, "video.mp4")
-    trained = load_policy(options)
+    trained = load_policy(options, "films are of one; `rillflow evaluate` plays with all of them")
 
     from rillflow.cli.notes import notes_as_lines
     from rillflow.results import frame_strip, record
 
-    greedy = not options.sampled
+    how = {
+        "seed": options.seed, "greedy": not options.sampled, "max_steps": options.max_steps
+    }  # fmt: skip
     with notes_as_lines():
         if path.suffix.lower() == ".png":
-            frame_strip(trained, path, options.frames, seed=options.seed, greedy=greedy)
+            frame_strip(trained, path, options.frames, **how)
         else:
-            record(
-                trained, path, options.episodes, seed=options.seed, fps=options.fps, greedy=greedy
-            )
+            record(trained, path, options.episodes, fps=options.fps, **how)
     print(path)
     return 0

@@ -21,11 +21,12 @@ from rillflow.cli.settings import (
     from_json,
     parse_object,
     parse_value,
-    pointed_at,
     settings_of,
     shown,
 )
+from rillflow.errors import BuildError
 
+_POLICIES = '{"agent_0": "left", "agent_1": "right"}'
 _ALGORITHM_FLAGS = ("--run", "--algorithm")
 
 
@@ -58,32 +59,6 @@ def _is_known(token: str) -> bool:
 
     plain = "".join(letter for letter in token.lower() if letter.isalnum())
     return plain in {name.replace("_", "") for name in NAMES}
-
-
-def find_algorithm(name: str) -> Any:
-    """The module of an algorithm, ours by name or the user's own as `module:name`.
-
-    `module:name` is a plan with its `Config` beside it, or an object that has both.
-    """
-    if ":" not in name:
-        from rillflow.algorithms import get_algorithm
-
-        return get_algorithm(name)
-    found = pointed_at(name)
-    if not hasattr(found, "Config"):
-        found = _module(name)
-    if not hasattr(found, "Config") or not callable(getattr(found, "plan", None)):
-        raise Usage(
-            f"{name!r} is no algorithm: it needs a `Config` (a subclass of AlgorithmConfig) and a "
-            "`plan(rollouts, workers)`, both in one module or on one object"
-        )
-    return found
-
-
-def _module(name: str) -> Any:
-    from importlib import import_module
-
-    return import_module(name.partition(":")[0])
 
 
 def short_name(name: str, module: Any) -> str:
@@ -126,6 +101,26 @@ def add_request_flags(parser: Parser) -> None:
     )
 
 
+def add_policies_flag(parser: Parser) -> None:
+    """Who acts for whom, in an environment with several agents."""
+    parser.add_argument(
+        "--policies",
+        metavar="HOW",
+        help="of several agents: shared (one for all), each (one for each agent), or JSON with the "
+        f"policy of each, as '{_POLICIES}' (default shared)",
+    )
+
+
+def agents_for(request: Request) -> dict[str, str] | None:
+    """For each agent of the environment the name of its policy; None if it has one agent."""
+    from rillflow.runs.agents import assigned
+
+    given = request.options.policies
+    if given is not None and given.lstrip().startswith("{"):
+        given = parse_object(given, "--policies", _POLICIES)
+    return assigned(request.config, given)
+
+
 def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
     """Everything a command line says about what to run; all that is wrong with it is told at once.
 
@@ -142,7 +137,7 @@ def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
         parser.epilog = (
             f"`{parser.prog} ppo --help` shows the settings of PPO, each of which is a flag too."
         )
-    module = None if name is None else find_algorithm(name)
+    module = None if name is None else _algorithm(name)
     if name is not None:
         parser.prog += f" {name}"  # for messages: its flags are those of this algorithm
     settings = [] if module is None else settings_of(module.Config)
@@ -154,11 +149,17 @@ def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
     values = _values(options, settings)
     if options.env is not None:
         values["env"] = options.env
-    for function in ("loss", "postprocess"):  # an object's own, as for `rf.train`
-        own = getattr(module, function, None)
-        if ":" in name and callable(own):
-            values.setdefault(function, own)
+    if ":" in name:
+        from rillflow.runs.algorithm import own_functions
+
+        values = {**own_functions(module), **values}
     return Request(short_name(name, module), module, module.Config.make(**values), options)
+
+
+def _algorithm(name: str) -> Any:
+    from rillflow.runs.algorithm import find_algorithm  # with NumPy: help needs it not
+
+    return find_algorithm(name)
 
 
 def _parsed(parser: Parser, arguments: Sequence[str]) -> Any:
@@ -244,7 +245,7 @@ def _known_as(name: str, hints: dict[str, Any]) -> str:
 def _value(setting: Setting, text: str) -> Any:
     try:
         return parse_value(setting.hint, text)
-    except Usage as error:
+    except (Usage, BuildError) as error:
         raise Usage(f"{setting.flag}: {error}") from None
 
 

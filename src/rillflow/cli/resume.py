@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any
 
 from rillflow.cli.parser import Parser
 from rillflow.cli.problems import Usage
+from rillflow.cli.run_flags import add_checkpoint_flags, add_engine_flags, add_output_flags
 from rillflow.cli.until import LIMITS, parse_until
 
 _DESCRIPTION = """\
@@ -18,8 +17,6 @@ weights, optimiser, replay, counters and random numbers are as they were."""
 
 def main(arguments: Sequence[str]) -> int:
     """Resume."""
-    from rillflow.cli.train import add_checkpoint_flags, add_engine_flags, add_output_flags
-
     parser = Parser("resume", _DESCRIPTION)
     parser.add_argument("run", metavar="RUN", help="a run's directory")
     group = parser.add_argument_group("the run")
@@ -53,7 +50,8 @@ def main(arguments: Sequence[str]) -> int:
 def _require_same(options: Any, about: dict[str, Any]) -> None:
     if options.algorithm is None:
         return
-    from rillflow.cli.request import find_algorithm, short_name
+    from rillflow.cli.request import short_name
+    from rillflow.runs.algorithm import find_algorithm
 
     wanted = short_name(options.algorithm, find_algorithm(options.algorithm))
     if wanted != about.get("algorithm"):
@@ -64,41 +62,17 @@ def _require_same(options: Any, about: dict[str, Any]) -> None:
 
 
 def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str, float]) -> int:
-    from rillflow import trainer
     from rillflow.cli.notes import notes_as_lines
-    from rillflow.cli.train import (
-        chosen_engine,
-        display_for,
-        draw_curve,
-        exit_code,
-        finish,
-        heard,
-        keeper_for,
-        loggers_for,
-        opened_view,
-    )
-    from rillflow.runs.interrupts import Interrupts
+    from rillflow.cli.run_flags import chosen_engine
+    from rillflow.cli.train import Training
+    from rillflow.runs.exactness import MEANING, exactness
+    from rillflow.trainer import job_of
 
     engine = chosen_engine(options)
     title = f"{about['algorithm']} on {about['env']}, going on in {directory}"
-    with notes_as_lines(), ExitStack() as stack:
-        url = opened_view(options, directory, stack)
-        facts = {**about, "run": str(directory), "until": until, "view": url}
-        show = display_for(options, title, until, facts, url)
-        interrupts = stack.enter_context(Interrupts(heard(show)))
-        try:
-            outcome = trainer.resume(
-                directory,
-                until=until,
-                engine=engine,
-                listeners=[*loggers_for(options, directory), *show],
-                interrupts=interrupts,
-                keeper=stack.enter_context(keeper_for(options, directory)),
-            )
-        except KeyboardInterrupt:
-            print(f"stopped; what was written is in {directory}", file=sys.stderr)
-            return interrupts.exit_code
-        outcome.trained.save(directory.policy)
-        draw_curve(directory)
-        finish(options, until, directory, outcome)
-        return exit_code(outcome, interrupts)
+    with notes_as_lines():
+        job = job_of(directory, until, engine)
+        built = job.build()
+        level = exactness(job, built[1], began_on=about["engine"])
+        lines = title, f"resuming: {MEANING[level]}"
+        return Training(options, job, directory, lines, level).run(built, resumed=True)

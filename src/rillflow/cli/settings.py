@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rillflow.cli.problems import Usage
+from rillflow.runs.names import pointed_at
 
 _ELSEWHERE = ("env",)
 """fields that have an argument of their own"""
@@ -167,17 +168,19 @@ def _number(kind: type, text: str) -> Any:
         return text
 
 
-def parse_object(text: str, what: str = "value") -> dict[str, Any]:
+def parse_object(
+    text: str, what: str = "value", example: str = '{"num_workers": 4}'
+) -> dict[str, Any]:
     """An object of JSON, or what is wrong with it."""
     try:
         value = json.loads(text)
     except ValueError as error:
         raise Usage(
-            f"{what} {text!r} is not JSON ({error}); write it as '{{\"num_workers\": 4}}', with "
-            "double quotes inside and single quotes around"
+            f"{what} {text!r} is not JSON ({error}); write it as '{example}', with double quotes "
+            "inside and single quotes around"
         ) from None
     if not isinstance(value, dict):
-        raise Usage(f"{what} {text!r} must be an object of JSON, as '{{\"num_workers\": 4}}'")
+        raise Usage(f"{what} {text!r} must be an object of JSON, as '{example}'")
     return value
 
 
@@ -189,30 +192,6 @@ def from_json(hint: Any, value: Any) -> Any:
         typing.get_origin(one) is Callable for one in (hint, *typing.get_args(hint))
     )
     return pointed_at(value) if takes_code and isinstance(value, str) and ":" in value else value
-
-
-def pointed_at(path: str) -> Any:
-    """What `module:name` points at."""
-    from importlib import import_module
-
-    name, _, attribute = path.partition(":")
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and name.startswith(error.name):
-            raise Usage(
-                f"{path!r}: there is no module {name!r} here; 'module:name' is a file in this "
-                "directory (without .py), or an installed package"
-            ) from None
-        raise
-    found = getattr(module, attribute, None)
-    if found is None:
-        import difflib
-
-        near = difflib.get_close_matches(attribute, vars(module), n=1)
-        hint = f"; did you mean '{name}:{near[0]}'?" if near else ""
-        raise Usage(f"{path!r}: {name} has no {attribute!r}{hint}")
-    return found
 
 
 # -- words --------------------------------------------------------------------------------------

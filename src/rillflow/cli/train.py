@@ -10,15 +10,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillflow.cli.parser import Parser, whole
-from rillflow.cli.problems import Usage
-from rillflow.cli.request import Request, add_request_flags, parse_request
-from rillflow.cli.until import LIMITS, parse_until
+from rillflow.cli.parser import Parser
+from rillflow.cli.request import (
+    add_request_flags,
+    agents_for,
+    parse_request,
+)
+from rillflow.cli.run_flags import add_run_flags, chosen_engine
+from rillflow.cli.until import parse_until
 
 if TYPE_CHECKING:
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.interrupts import Interrupts
-    from rillflow.runs.job import Job, Outcome
+    from rillflow.runs.job import Built, Job, Outcome
     from rillflow.runs.keeper import Keeper
     from rillflow.runs.listeners import Listener
 
@@ -41,12 +45,22 @@ def main(arguments: Sequence[str]) -> int:
     from rillflow.cli.notes import notes_as_lines
     from rillflow.cli.summaries import last_row
     from rillflow.runs.directory import RunDirectory
+    from rillflow.runs.exactness import MEANING, exactness
     from rillflow.runs.facts import settings_of
     from rillflow.runs.job import Job
 
     with notes_as_lines():
-        job = Job(request.algorithm, request.module, request.config, until, options.seed, engine)
+        job = Job(
+            request.algorithm,
+            request.module,
+            request.config,
+            until,
+            options.seed,
+            engine,
+            agents_for(request),
+        )
         built = job.build()  # a mistake is told before anything is written
+        level = exactness(job, built[1])
         directory = RunDirectory.create(
             options.run_dir,
             options.name,
@@ -56,166 +70,47 @@ def main(arguments: Sequence[str]) -> int:
             seed=options.seed,
             config=settings_of(request.config),
             until=until,
+            agents=job.agents,
+            exactness=level,
         )
         with directory:
             try:
                 directory.write_graph(built[1])
-                return Training(request, job, directory).run(built)
+                title = (
+                    f"{request.algorithm} on {request.env}, engine {job.engine_name}, "
+                    f"seed {job.seed}, into {directory}"
+                )
+                lines = title, f"if resumed: {MEANING[level]}"
+                return Training(options, job, directory, lines, level).run(built)
             finally:
                 if not last_row(directory.metrics):  # it never began: nothing to keep
                     shutil.rmtree(directory.path, ignore_errors=True)
 
 
-def add_run_flags(parser: Parser) -> None:
-    """How to run, where to write, what to show."""
-    run = parser.add_argument_group("the run")
-    limits = ", ".join(f"{name} ({text})" for name, text in LIMITS.items())
-    run.add_argument(
-        "--until",
-        action="append",
-        default=[],
-        metavar="LIMIT=N",
-        help=f"stop at any of these: {limits}; may be repeated (default steps=100000)",
-    )
-    run.add_argument(
-        "--seed",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="on the sim engine, the same seed gives the same run (default 0)",
-    )
-    add_engine_flags(run)
-    run.add_argument(
-        "--run-dir",
-        default="runs",
-        metavar="DIR",
-        help="where the run's directory is made (default runs)",
-    )
-    run.add_argument(
-        "--name", metavar="NAME", help="of the run's directory (default ALGORITHM-ENV-NUMBER)"
-    )
-    add_checkpoint_flags(parser)
-    add_output_flags(parser)
-
-
-def add_checkpoint_flags(parser: Parser) -> None:
-    """How often the run is saved; at its end it always is."""
-    save = parser.add_argument_group("checkpoints")
-    save.add_argument(
-        "--checkpoint-seconds",
-        type=whole(0),
-        default=60,
-        metavar="N",
-        help="save every N seconds; 0: not by time (default 60)",
-    )
-    save.add_argument(
-        "--checkpoint-steps",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="save every N steps of the environments; 0: not by steps (default 0)",
-    )
-    save.add_argument(
-        "--keep", type=whole(1), default=3, metavar="N", help="checkpoints to keep (default 3)"
-    )
-
-
-def add_engine_flags(group: Any, usual: str = "local") -> None:
-    """Where it runs."""
-    group.add_argument(
-        "--engine",
-        metavar="NAME",
-        help="sim: one thread, repeatable; local: processes of this machine; "
-        f"ray: a cluster (default {usual})",
-    )
-    group.add_argument(
-        "--address",
-        "--redis-address",
-        metavar="HOST:PORT",
-        help="of a Ray cluster; the engine is then ray",
-    )
-
-
-def add_output_flags(parser: Parser) -> None:
-    """What to show, and who else is told."""
-    show = parser.add_argument_group("what to show")
-    show.add_argument(
-        "--view", action="store_true", help="show the run in the browser while it goes on"
-    )
-    show.add_argument(
-        "--view-port",
-        type=whole(0),
-        default=0,
-        metavar="PORT",
-        help="of the view; 0 is any that is free (default 0)",
-    )
-    show.add_argument(
-        "--tensorboard",
-        action="store_true",
-        help="write events for TensorBoard into the run's directory",
-    )
-    show.add_argument(
-        "--wandb",
-        nargs="?",
-        const="rillflow",
-        metavar="PROJECT",
-        help="report to Weights & Biases, in this project (default rillflow)",
-    )
-    show.add_argument(
-        "--plain",
-        action="store_true",
-        help="lines instead of the live display, as when the output is a file",
-    )
-    show.add_argument(
-        "--quiet", action="store_true", help="print only the run's directory, at the end"
-    )
-    show.add_argument("--json", action="store_true", help="print JSON lines, for machines")
-
-
-def chosen_engine(options: Any) -> Any:
-    """An engine, or its name; an address means Ray."""
-    from rillflow.engines.registry import NAMES, make_engine
-
-    if options.address is not None:
-        if options.engine not in (None, "ray"):
-            raise Usage(f"--address is that of a Ray cluster; the engine is {options.engine!r}")
-        _require_answer(options.address)
-        from rillflow.engines.ray import RayEngine
-
-        return RayEngine(options.address)
-    name = options.engine or "local"
-    if name not in NAMES or name == "ray":
-        make_engine(name)  # what is missing or misspelt is told now
-    return name
-
-
-def _require_answer(address: str) -> None:
-    """Ray itself would try for minutes to reach a cluster that is not there."""
-    import socket
-
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or "/" in host:
-        return  # "auto", or another form that Ray judges
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except (OSError, OverflowError) as error:
-        raise Usage(
-            f"nothing answers at --address {address} ({error}); `ray start --head` starts a "
-            "cluster and prints its address"
-        ) from None
-
-
 class Training:
-    """One run from here to its end, with whoever listens."""
+    """One run from here to its end, with whoever listens.
 
-    def __init__(self, request: Request, job: Job, directory: RunDirectory) -> None:
-        self.options, self.job, self.directory = request.options, job, directory
-        self.title = (
-            f"{request.algorithm} on {request.env}, engine {job.engine_name}, seed {job.seed}, "
-            f"into {directory}"
-        )
+    Args:
+        options: of the command line.
+        job: what to do.
+        directory: of the run, locked.
+        lines: to begin with: what is done, and how exactly it goes on if it is interrupted.
+        exactness: the same in a word, for machines.
+    """
 
-    def run(self, built: Any) -> int:
+    def __init__(
+        self,
+        options: Any,
+        job: Job,
+        directory: RunDirectory,
+        lines: tuple[str, str],
+        exactness: str,
+    ) -> None:
+        self.options, self.job, self.directory = options, job, directory
+        self.title, self.note = lines
+        self.exactness = exactness
+
+    def run(self, built: Built, *, resumed: bool = False) -> int:
         """Train, save, say what came of it; the exit code."""
         from rillflow.cli.summaries import last_row
         from rillflow.runs.interrupts import Interrupts
@@ -223,16 +118,18 @@ class Training:
 
         with ExitStack() as stack:
             url = opened_view(self.options, self.directory, stack)
-            show = display_for(self.options, self.title, self.job.until, self._facts(url), url)
-            listeners = [*loggers_for(self.options, self.directory), *show]
+            notes = [self.note, *([f"view it at {url}"] if url else [])]
+            show = display_for(self.options, self.title, notes, self.job.until, self._facts(url))
             interrupts = stack.enter_context(Interrupts(heard(show)))
+            keeper = stack.enter_context(keeper_for(self.options, self.directory))
             try:
                 outcome = run_job(
                     self.job,
-                    listeners=listeners,
+                    listeners=[*loggers_for(self.options, self.directory), *show],
                     interrupts=interrupts,
                     built=built,
-                    keeper=stack.enter_context(keeper_for(self.options, self.directory)),
+                    keeper=keeper,
+                    checkpoint=keeper.newest() if resumed else None,
                 )
             except KeyboardInterrupt:
                 began = bool(last_row(self.directory.metrics))
@@ -245,9 +142,15 @@ class Training:
             return exit_code(outcome, interrupts)
 
     def _facts(self, url: str | None) -> dict[str, Any]:
-        facts = {"run": str(self.directory), "until": dict(self.job.until), "view": url}
-        names = ("algorithm", "env", "engine", "seed", "config")
-        return {**{name: self.directory.about.get(name) for name in names}, **facts}
+        about = self.directory.about
+        return {
+            **{name: about.get(name) for name in ("algorithm", "env", "seed", "config", "agents")},
+            "engine": self.job.engine_name,
+            "exactness": self.exactness,
+            "run": str(self.directory),
+            "until": dict(self.job.until),
+            "view": url,
+        }
 
 
 def keeper_for(options: Any, directory: RunDirectory) -> Keeper:
@@ -288,13 +191,23 @@ def loggers_for(options: Any, directory: RunDirectory) -> list[Listener]:
 
         about = directory.about
         found.append(
-            WandbLogger(options.wandb, directory.path.name, directory.path, about.get("config"))
+            WandbLogger(
+                options.wandb,
+                directory.path.name,
+                directory.path,
+                about.get("config"),
+                identity=about.get("id"),
+            )
         )
     return found
 
 
 def display_for(
-    options: Any, title: str, until: Any, facts: dict[str, Any], url: str | None
+    options: Any,
+    title: str,
+    notes: list[str],
+    until: Mapping[str, float],
+    facts: Mapping[str, Any],
 ) -> list[Listener]:
     """What shows the run on this terminal; nothing if it is to be quiet."""
     from rillflow.cli.lines import JsonLines, Lines
@@ -303,7 +216,6 @@ def display_for(
         return [JsonLines(facts)]
     if options.quiet:
         return []
-    notes = [f"view it at {url}"] if url else []
     if not options.plain and sys.stdout.isatty():
         from rillflow.cli.display import Display
 
@@ -376,6 +288,6 @@ def summary(until: Mapping[str, float], directory: RunDirectory, outcome: Outcom
         f"  flow    {directory.path / 'graph.svg'}",
         *([f"  curve   {directory.curve}"] if directory.curve.exists() else []),
         f"  next    {program} evaluate {directory}",
-        f"          {program} record {directory}",
+        *([] if directory.about.get("agents") else [f"          {program} record {directory}"]),
         f"          {program} resume {directory} --until ...",
     ]

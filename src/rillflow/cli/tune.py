@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     names = [name for name in varied(request.module.Config) if name not in given]
     if not names:
         raise Usage(f"every setting of {request.algorithm} that could be varied was given")
-    from rillflow.cli.train import chosen_engine
+    from rillflow.cli.run_flags import chosen_engine
 
     chosen_engine(options)  # a mistake is told before the first trial
     optuna = _optuna()
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _add_search_flags(parser: Parser) -> None:
-    from rillflow.cli.train import add_engine_flags
+    from rillflow.cli.run_flags import add_engine_flags
 
     own = parser.add_argument_group("the search")
     own.add_argument(
@@ -151,7 +151,8 @@ def _storage(optuna: Any, given: str | None) -> Any:
 
 def _trial(trial: Any, request: Request, names: Sequence[str], optuna: Any) -> float:
     """Train with some settings; the last mean return."""
-    from rillflow.cli.train import chosen_engine
+    from rillflow.cli.run_flags import chosen_engine
+    from rillflow.runs.agents import assigned
     from rillflow.runs.job import Job, run_job
 
     values = {name: suggest(trial, name, getattr(request.config, name)) for name in names}
@@ -165,6 +166,7 @@ def _trial(trial: Any, request: Request, names: Sequence[str], optuna: Any) -> f
         {"steps": options.steps},
         options.seed,
         chosen_engine(options),
+        assigned(config, None),
     )
     watch = Watch(options.steps, trial.report, trial.should_prune)
     outcome = run_job(job, stop=watch)

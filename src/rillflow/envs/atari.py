@@ -37,16 +37,19 @@ def make_atari(env_id: str, num_envs: int, config: dict[str, Any]) -> Any:
             f"environment {env_id!r} needs the Arcade Learning Environment: "
             "pip install 'rillflow[atari]'"
         ) from error
-    games = {rom.replace("_", ""): rom for rom in roms.get_all_rom_ids()}  # ms_pacman: MsPacman
+    known = {rom.replace("_", ""): rom for rom in roms.get_all_rom_ids()}  # ms_pacman: MsPacman
     match = re.fullmatch(r"ALE/(\w+)-v5", env_id)
-    game = games.get(match[1].lower()) if match else None
+    game = known.get(match[1].lower()) if match else None
     if game is None:
         from rillflow.envs.registry import unknown
 
         raise unknown(env_id)
+    from rillflow.envs.games import Games
+
     try:
-        return ale_py.AtariVectorEnv(game, num_envs, **{**STANDARD, **config})
+        games = ale_py.AtariVectorEnv(game, num_envs, **{**STANDARD, **config})
     except TypeError as error:
         raise BuildError(
             f"environment {env_id!r} cannot be made with env_config={config}: {error}"
         ) from error
+    return Games(games, env_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from rillflow.envs.checks import found, raised
@@ -27,8 +28,9 @@ def make_multi_agent_envs(
 ) -> MultiAgentEnvs:
     """`num_envs` copies of a multi-agent environment, as one batch per policy.
 
-    `env` is a name ("MultiAgentCartPole", "module:name"), a factory of a PettingZoo parallel
-    environment, a factory with a `num_envs` parameter of a `MultiAgentVector`, or such a vector.
+    `env` is a name ("MultiAgentCartPole", "module:name", or a module of PettingZoo's), a factory of
+    a PettingZoo parallel environment, a factory with a `num_envs` parameter of a
+    `MultiAgentVector`, or such a vector.
     `policy_mapping` says for each agent which policy acts for it; `policies`, if given, are those
     that exist.
     """
@@ -46,14 +48,46 @@ def make_multi_agent_envs(
     return MultiAgentEnvs(vector, groups, name=name, seed=seed)
 
 
-def _vector(env: Any, name: str, num_envs: int, config: dict[str, Any]) -> Any:
-    if isinstance(env, str):
-        path = BUILT_IN.get(env, env)
-        factory = attribute(path) if ":" in path else None
-        if factory is None:
-            raise unknown(env)
+def agents_of(env: Any, env_config: Mapping[str, Any] | None = None) -> tuple[str, ...] | None:
+    """The agents of an environment that has several; None if it has one, or is unknown.
+
+    Unless its name or class says it, an environment is made to be asked.
+    """
+    import gymnasium
+
+    factory = _factory(env) if isinstance(env, str) else env
+    single = gymnasium.Env, gymnasium.vector.VectorEnv
+    if isinstance(factory, type) and issubclass(factory, single):
+        return None
+    if not callable(factory):
+        return tuple(env.agents) if all(hasattr(env, name) for name in _NEEDED) else None
+    name = env if isinstance(env, str) else name_of(env)
+    one = {"num_envs": 1} if takes_num_envs(factory) else {}
+    asked = made(factory, name, {**(env_config or {}), **one})
+    if isinstance(asked, single):
+        agents = None
     else:
-        factory = env
+        agents = getattr(asked, "possible_agents", None) or getattr(asked, "agents", None)
+    if hasattr(asked, "close"):
+        asked.close()
+    return None if agents is None else tuple(agents)
+
+
+def _factory(env: str) -> Any:
+    """What makes the environment of this name; None if that is Gymnasium, or nobody.
+
+    A module of PettingZoo's kind, such as `pettingzoo.classic.rps_v2`, has a `parallel_env`.
+    """
+    path = BUILT_IN.get(env, env)
+    if ":" not in path and "." in path and find_spec(path.partition(".")[0]) is not None:
+        path = f"{path}:parallel_env"
+    return attribute(path) if ":" in path else None
+
+
+def _vector(env: Any, name: str, num_envs: int, config: dict[str, Any]) -> Any:
+    factory = _factory(env) if isinstance(env, str) else env
+    if factory is None:
+        raise unknown(env)
     if not callable(factory):
         raise BuildError(
             "a multi-agent environment is a name, a factory or a MultiAgentVector; found "
@@ -92,7 +126,7 @@ def group_agents(
             raise BuildError(
                 f"environment {name!r}: policy {policy!r} acts for {group.agents[0]!r} and "
                 f"{agent!r}, whose spaces differ: {group.observation_space}, {group.action_space} "
-                f"and {spaces[0]}, {spaces[1]}; map them to two policies"
+                f"and {spaces[0]}, {spaces[1]}; map them to two policies, or each agent to its own"
             )
         groups[policy] = PolicyGroup((*group.agents, agent), *spaces)
     return groups

@@ -26,6 +26,8 @@ from rillflow.envs.spaces import is_box
 
 _RESET = ("observation", "info")
 _STEP = ("observation", "reward", "terminated", "truncated", "info")
+_NUMBERS = frozenset((float, int, np.float32, np.float64))
+_FLAGS = frozenset((bool, np.bool_))
 
 
 class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -58,6 +60,8 @@ class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
             result = self.env.step(action)
         except Exception as error:
             raise raised(error, "step", self._name, self._index, self._steps) from error
+        if type(result) is tuple and len(result) == 5 and self._usual(*result):
+            return result
         self._refuse(
             result_mismatch(result, _STEP, "step")
             or self._wrong(result[0])
@@ -67,6 +71,17 @@ class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
             "step",
         )
         return result
+
+    def _usual(self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> bool:
+        """Whether this is what nearly every step returns, so that nothing else need be asked."""
+        return (
+            type(obs) is np.ndarray
+            and (obs.shape, obs.dtype) == self._expected
+            and type(reward) in _NUMBERS
+            and type(terminated) in _FLAGS
+            and type(truncated) in _FLAGS
+            and type(info) is dict
+        )
 
     def _wrong(self, obs: Any) -> str | None:
         if type(obs) is np.ndarray and (obs.shape, obs.dtype) == self._expected:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rillflow.envs.checks import EnvError, found, raised
+from rillflow.envs.headless import expect_no_screen
 from rillflow.envs.registry import BUILT_IN, living_name, unknown
 from rillflow.envs.vector import Envs
 from rillflow.errors import BuildError
@@ -124,9 +125,10 @@ def attribute(path: str) -> Any:
 def _from_factory(
     factory: Callable[..., Any], name: str, num_envs: int, seed: int, config: dict[str, Any]
 ) -> Envs:
-    from gymnasium.vector import SyncVectorEnv, VectorEnv
+    from gymnasium.vector import VectorEnv
 
     from rillflow.envs.guard import Guard
+    from rillflow.envs.singles import Singles
 
     if takes_num_envs(factory):
         config = {**config, "num_envs": num_envs}
@@ -143,7 +145,7 @@ def _from_factory(
             )
     guarded = [Guard(env, name, index) for index, env in enumerate(singles)]
     try:
-        vector = SyncVectorEnv([lambda env=env: env for env in guarded])  # type: ignore[misc]
+        vector = Singles([lambda env=env: env for env in guarded])  # type: ignore[misc]
     except Exception as error:
         raise raised(error, "being made into a vector", name) from error
     return _finish(vector, name, num_envs, seed)
@@ -159,6 +161,7 @@ def takes_num_envs(factory: Callable[..., Any]) -> bool:
 
 def made(factory: Callable[..., Any], name: str, config: dict[str, Any]) -> Any:
     """What a factory makes; its exception becomes ours, with the name."""
+    expect_no_screen()
     try:
         return factory(**config)
     except EnvError:

@@ -17,7 +17,7 @@ from rillflow.results.playing import Player, algorithm_name, env_name, env_of, o
 
 if TYPE_CHECKING:
     from rillflow.envs.vector import Envs
-    from rillflow.training import Trained
+    from rillflow.trained import Trained, TrainedAgents
 
 _COPIES = 20
 """environments that are played side by side"""
@@ -36,6 +36,8 @@ class Evaluation:
     """steps of each episode"""
     algorithm: str = ""
     env: str = ""
+    policy: str = ""
+    """which, of several"""
     seed: int = 0
     greedy: bool = True
     """most likely actions; otherwise sampled ones"""
@@ -89,7 +91,7 @@ class Evaluation:
 
     def to_data(self) -> dict[str, Any]:
         """All of it, as JSON can hold it; what is not a number is None."""
-        names = ("algorithm", "env", "seed", "greedy", "episodes")
+        names = ("algorithm", "env", "policy", "seed", "greedy", "episodes")
         figures = {name: getattr(self, name) for name in ("mean", "std", "median", "iqm")}
         return {
             **{name: getattr(self, name) for name in names},
@@ -110,6 +112,7 @@ class Evaluation:
     def __str__(self) -> str:
         acting = "greedy" if self.greedy else "sampled"
         what = " on ".join(name for name in (self.algorithm, self.env) if name)
+        what += f", policy {self.policy}" if self.policy else ""
         played = f"{self.episodes} episode{'s' if self.episodes > 1 else ''}"
         lines = [f"{what + ': ' if what else ''}{played}, {acting} actions, seed {self.seed}", ""]
         rows = [
@@ -180,6 +183,40 @@ def evaluate(
         seed=seed,
         greedy=greedy,
     )
+
+
+def evaluate_agents(
+    trained: TrainedAgents,
+    episodes: int = 100,
+    *,
+    seed: int = 1,
+    greedy: bool = True,
+    max_steps: int = 100_000,
+) -> dict[str, Evaluation]:
+    """The same for the policies of several agents: by policy, `episodes` of each of its agents."""
+    check_count("episodes", episodes)
+    check_count("max_steps", max_steps)
+    players = {
+        name: Player(own, greedy=greedy, seed=seed + i)
+        for i, (name, own) in enumerate(trained.policies.items())
+    }
+    nowhere = np.zeros(0, bool)  # only a policy that remembers asks where episodes start
+    played = trained.play(
+        episodes, lambda name, obs: players[name].act(obs, nowhere), seed=seed, max_steps=max_steps
+    )
+    found = {}
+    for name, own in played.items():
+        returns, lengths = zip(*own, strict=True)
+        found[name] = Evaluation(
+            returns=returns,
+            lengths=lengths,
+            algorithm=algorithm_name(trained.policies[name]),
+            env=env_name(trained.policies[name]),
+            policy=name,
+            seed=seed,
+            greedy=greedy,
+        )
+    return found
 
 
 def _play(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rillflow.envs.groups import agents_of
 from rillflow.envs.make import make_envs, name_of
 from rillflow.errors import BuildError
 from rillflow.policies.make import make_actor
@@ -13,7 +14,7 @@ from rillflow.policies.make import make_actor
 if TYPE_CHECKING:
     from rillflow.envs.vector import Envs
     from rillflow.policies.sampling import Array
-    from rillflow.training import Trained
+    from rillflow.trained import Trained
 
 EPSILON = 0.05
 """how often q values are not followed by a policy that is not greedy (Mnih et al. 2015)"""
@@ -61,7 +62,13 @@ def env_of(trained: Trained) -> Any:
             "this policy was trained in an environment of your own, and code is not saved: "
             "load it with env=..."
         )
-    return trained.config.env
+    env = trained.config.env
+    if agents_of(env, trained.config.env_config) is not None:
+        raise BuildError(
+            f"environment {env_name(trained)!r} has several agents, and one policy alone cannot "
+            "play in it: evaluate the directory with all of them."
+        )
+    return env
 
 
 def open_envs(trained: Trained, env: Any, copies: int, seed: int, config: dict[str, Any]) -> Envs:

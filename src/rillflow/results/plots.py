@@ -16,7 +16,7 @@ _STYLES = ("-", "--", ":")
 """when there are more lines than colours"""
 _AXES = {"steps": "environment steps", "seconds": "training time", "episodes": "episodes"}
 _INK, _FAINT = "#222222", "#767676"
-_STYLE = {
+STYLE = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 11,
@@ -63,7 +63,7 @@ def plot_runs(
     matplotlib = needs("matplotlib", "plot", "a plot")
     given = [run_dirs] if isinstance(run_dirs, str | Path) else run_dirs
     groups = read_groups(given, x, y)
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE}):
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **STYLE}):
         figure = _figure(groups, x, y)
         with whole_file(path) as part:
             told = {"Date": None} if path.suffix.lower() == ".svg" else None

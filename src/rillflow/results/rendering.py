@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rillflow.envs.headless import no_window
 from rillflow.envs.make import attribute, name_of, takes_num_envs
 from rillflow.envs.registry import BUILT_IN, living_name
 from rillflow.errors import BuildError, RunError
@@ -17,7 +18,7 @@ from rillflow.results.playing import env_of, open_envs
 if TYPE_CHECKING:
     from rillflow.envs.vector import Envs, Step
     from rillflow.policies.sampling import Array
-    from rillflow.training import Trained
+    from rillflow.trained import Trained
 
 Frame = NDArray[np.uint8]
 """[height, width, 3]"""
@@ -48,7 +49,8 @@ class Rendered:
 
     def frame(self) -> Frame:
         """What it looks like now."""
-        shown = self.envs.vector.render()
+        with no_window():
+            shown = self.envs.vector.render()
         frames = shown if isinstance(shown, tuple | list) else [shown]
         return enlarged(_checked(frames[0] if len(frames) else None, self.envs.name))
 

@@ -4,7 +4,7 @@ RUN/run.json        what was asked for: algorithm, environment, settings, limits
 RUN/graph.json      the dataflow, and graph.svg its picture
 RUN/metrics.jsonl   a line for each result of training
 RUN/status.json     the run now, replaced about once a second
-RUN/policy.npz      the trained policy, as `Trained.save` writes it
+RUN/policy.npz      the trained policy, as `Trained.save` writes it; of several agents, policies/
 RUN/curve.png       its learning curve
 RUN/checkpoints/    what a run goes on from
 RUN/.lock           held while a process writes here
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -78,6 +79,7 @@ class RunDirectory:
             "config": dict(config),
             "until": dict(until),
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "id": secrets.token_hex(8),
             "versions": versions(),
             "machine": machine(),
             **more,
@@ -121,8 +123,8 @@ class RunDirectory:
 
     @property
     def policy(self) -> Path:
-        """The trained policy."""
-        return self.path / "policy.npz"
+        """The trained policy; of several agents, the directory of theirs."""
+        return self.path / ("policies" if self.about.get("agents") else "policy.npz")
 
     @property
     def curve(self) -> Path:

@@ -11,16 +11,22 @@ from rillflow.errors import BuildError, RunError
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.devices import learner_devices
 from rillflow.rl.metrics import Progress
+from rillflow.rl.multi_agent import MultiAgentWorkers
 from rillflow.rl.results import TrainStats
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
+from rillflow.runs.agents import build_agents
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.keeper import Keeper, rows_of
 from rillflow.runs.listeners import Listener, Listeners, Row
-from rillflow.training import Trained
+from rillflow.trained import Trained, TrainedAgents
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
+    from rillflow.engines.run import Run
+
+Built = tuple[Workers | MultiAgentWorkers, Any]
+"""the workers and the flow of a job"""
 
 
 @dataclass(frozen=True)
@@ -35,17 +41,23 @@ class Job:
     until: Mapping[str, float]
     seed: int = 0
     engine: str | Engine = "local"
+    agents: Mapping[str, str] | None = None
+    """for each of several agents the name of its policy; None: the environment has one agent"""
 
     @property
     def engine_name(self) -> str:
         """Of the engine, however it was given."""
         return self.engine if isinstance(self.engine, str) else self.engine.name
 
-    def build(self) -> tuple[Workers, Any]:
+    def build(self) -> Built:
         """The workers and the flow; nothing is started."""
-        learner_devices(self.config.num_gpus)
-        workers = Workers(self.config)
-        flow = self.module.plan(ParallelRollouts(workers), workers)
+        learner_devices(self.config.num_gpus)  # what is missing is told before workers start
+        workers: Workers | MultiAgentWorkers
+        if self.agents is None:
+            workers = Workers(self.config)
+            flow = self.module.plan(ParallelRollouts(workers), workers)
+        else:
+            workers, flow = build_agents(self.module, self.config, self.agents)
         if not hasattr(flow, "run"):
             raise BuildError(
                 f"the plan of {self.algorithm} must return the flow of its training results, found "
@@ -58,7 +70,8 @@ class Job:
 class Outcome:
     """How a job ended."""
 
-    trained: Trained
+    trained: Any
+    """`Trained`; of several agents, `TrainedAgents`"""
     state: str
     """finished or stopped"""
 
@@ -69,7 +82,8 @@ def run_job(
     listeners: Iterable[Listener] = (),
     interrupts: Interrupts | None = None,
     stop: Callable[[Row], bool] | None = None,
-    built: tuple[Workers, Any] | None = None,
+    on_row: Callable[[dict[str, float]], None] | None = None,
+    built: Built | None = None,
     keeper: Keeper | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Outcome:
@@ -80,6 +94,7 @@ def run_job(
         listeners: told of the start, of each row and of the end, whatever the end is.
         interrupts: the caller's, entered: makes Ctrl-C finish the update, not stop at once.
         stop: asked after each row; a run that it ends counts as stopped.
+        on_row: called with each row; unlike what a listener raises, what it raises ends the run.
         built: what `job.build()` gave, if it was looked at before.
         keeper: saves the run now and then, and at its end.
         checkpoint: one of the keeper's, to go on from.
@@ -100,6 +115,8 @@ def run_job(
             for result in run:
                 history.append(_row(progress, result))
                 told.on_row(history[-1])
+                if on_row is not None:
+                    on_row(history[-1])
                 if keeper is not None:
                     keeper.after_row(run, progress)
                 if _reached(job.until, history[-1]):
@@ -109,12 +126,9 @@ def run_job(
                 if (interrupts is not None and interrupts.wished) or (stop and stop(history[-1])):
                     state = "stopped"
                     break
-            if workers.weights_key not in run.shared:
-                raise RunError("nothing in this plan publishes weights, as TrainOneStep does.")
+            trained = _trained(workers, run, history)
             if keeper is not None:
                 keeper.save(run, progress)
-            weights = run.shared[workers.weights_key].weights
-            trained = Trained(workers.config, workers.spec, weights, history, run.stats())
     except KeyboardInterrupt:
         told.on_end("stopped")
         raise
@@ -123,6 +137,25 @@ def run_job(
         raise
     told.on_end(state)
     return Outcome(trained, state)
+
+
+def _trained(workers: Any, run: Run[Any], history: list[dict[str, float]]) -> Any:
+    """What the run has learned so far."""
+    if not isinstance(workers, MultiAgentWorkers):
+        return _policy(workers, run, history, run.stats())
+    policies = {name: _policy(own, run, []) for name, own in workers.policies.items()}
+    agents = workers.config.policy_mapping
+    assert isinstance(agents, Mapping), "as `build_agents` made it"
+    return TrainedAgents(policies, agents, history, run.stats())
+
+
+def _policy(
+    workers: Workers, run: Run[Any], history: list[dict[str, float]], stats: Any = None
+) -> Trained:
+    if workers.weights_key not in run.shared:
+        raise RunError("nothing in this plan publishes weights, as TrainOneStep does.")
+    weights = run.shared[workers.weights_key].weights
+    return Trained(workers.config, workers.spec, weights, history, stats)
 
 
 def _row(progress: Progress, result: object) -> dict[str, float]:

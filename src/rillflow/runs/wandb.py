@@ -26,6 +26,7 @@ class WandbLogger(Listener):
         directory: where `wandb` keeps its own files.
         config: the settings to show.
         every: seconds between two rows that are sent at least; the last is always sent.
+        identity: of the run there; one that is resumed with the same goes on there as one run.
     """
 
     def __init__(
@@ -35,12 +36,14 @@ class WandbLogger(Listener):
         directory: str | Path | None = None,
         config: Mapping[str, Any] | None = None,
         every: float = 1.0,
+        identity: str | None = None,
     ) -> None:
         if find_spec("wandb") is None:
             raise BuildError("Weights & Biases is not installed: pip install 'rillflow[wandb]'")
         self.project, self.name, self.directory = project, name, directory
         self.config = dict(config or {})
         self.every = every
+        self.identity = identity
         self._run: Any = None
         self._next = 0.0
         self._kept: Row | None = None
@@ -53,6 +56,8 @@ class WandbLogger(Listener):
             project=self.project,
             name=self.name,
             dir=None if self.directory is None else str(self.directory),
+            id=self.identity,
+            resume=None if self.identity is None else "allow",
             config={**self.config, "flow": flow.explain()},
         )
 

@@ -1,0 +1,150 @@
+"""Flags of the commands that train: how to run, where to write, what to show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rillflow.cli.parser import Parser, whole
+from rillflow.cli.problems import Usage
+from rillflow.cli.request import add_policies_flag
+from rillflow.cli.until import LIMITS
+
+
+def add_run_flags(parser: Parser) -> None:
+    """Who acts, how to run, where to write, what to show."""
+    add_policies_flag(parser)
+    run = parser.add_argument_group("the run")
+    limits = ", ".join(f"{name} ({text})" for name, text in LIMITS.items())
+    run.add_argument(
+        "--until",
+        action="append",
+        default=[],
+        metavar="LIMIT=N",
+        help=f"stop at any of these: {limits}; may be repeated (default steps=100000)",
+    )
+    run.add_argument(
+        "--seed",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="on the sim engine, the same seed gives the same run (default 0)",
+    )
+    add_engine_flags(run)
+    run.add_argument(
+        "--run-dir",
+        default="runs",
+        metavar="DIR",
+        help="where the run's directory is made (default runs)",
+    )
+    run.add_argument(
+        "--name", metavar="NAME", help="of the run's directory (default ALGORITHM-ENV-NUMBER)"
+    )
+    add_checkpoint_flags(parser)
+    add_output_flags(parser)
+
+
+def add_checkpoint_flags(parser: Parser) -> None:
+    """How often the run is saved; at its end it always is."""
+    save = parser.add_argument_group("checkpoints")
+    save.add_argument(
+        "--checkpoint-seconds",
+        type=whole(0),
+        default=60,
+        metavar="N",
+        help="save every N seconds; 0: not by time (default 60)",
+    )
+    save.add_argument(
+        "--checkpoint-steps",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="save every N steps of the environments; 0: not by steps (default 0)",
+    )
+    save.add_argument(
+        "--keep", type=whole(1), default=3, metavar="N", help="checkpoints to keep (default 3)"
+    )
+
+
+def add_engine_flags(group: Any, usual: str = "local") -> None:
+    """Where it runs."""
+    group.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="sim: one thread, repeatable; local: processes of this machine; "
+        f"ray: a cluster (default {usual})",
+    )
+    group.add_argument(
+        "--address",
+        "--redis-address",
+        metavar="HOST:PORT",
+        help="of a Ray cluster; the engine is then ray",
+    )
+
+
+def add_output_flags(parser: Parser) -> None:
+    """What to show, and who else is told."""
+    show = parser.add_argument_group("what to show")
+    show.add_argument(
+        "--view", action="store_true", help="show the run in the browser while it goes on"
+    )
+    show.add_argument(
+        "--view-port",
+        type=whole(0),
+        default=0,
+        metavar="PORT",
+        help="of the view; 0 is any that is free (default 0)",
+    )
+    show.add_argument(
+        "--tensorboard",
+        action="store_true",
+        help="write events for TensorBoard into the run's directory",
+    )
+    show.add_argument(
+        "--wandb",
+        nargs="?",
+        const="rillflow",
+        metavar="PROJECT",
+        help="report to Weights & Biases, in this project (default rillflow)",
+    )
+    show.add_argument(
+        "--plain",
+        action="store_true",
+        help="lines instead of the live display, as when the output is a file",
+    )
+    show.add_argument(
+        "--quiet", action="store_true", help="print only the run's directory, at the end"
+    )
+    show.add_argument("--json", action="store_true", help="print JSON lines, for machines")
+
+
+def chosen_engine(options: Any) -> Any:
+    """An engine, or its name; an address means Ray."""
+    from rillflow.engines.registry import NAMES, make_engine
+
+    if options.address is not None:
+        if options.engine not in (None, "ray"):
+            raise Usage(f"--address is that of a Ray cluster; the engine is {options.engine!r}")
+        _require_answer(options.address)
+        from rillflow.engines.ray import RayEngine
+
+        return RayEngine(options.address)
+    name = options.engine or "local"
+    if name not in NAMES or name == "ray":
+        make_engine(name)  # what is missing or misspelt is told now
+    return name
+
+
+def _require_answer(address: str) -> None:
+    """Ray itself would try for minutes to reach a cluster that is not there."""
+    import socket
+
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        return  # "auto", or another form that Ray judges
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise Usage(
+            f"nothing answers at --address {address} ({error}); `ray start --head` starts a "
+            "cluster and prints its address"
+        ) from None
