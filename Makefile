@@ -24,7 +24,7 @@ export RAY_AUTH_MODE ?= token
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slow coverage check format docs bench-core loc clean
+.PHONY: help train test test-slow coverage check format docs bench bench-page bench-core loc clean
 
 help: ## show this list
 	@echo "make targets:"
@@ -54,6 +54,12 @@ check: $(DEV) ## lint, formatting and types
 format: $(DEV) ## apply formatting and the safe lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: $(DEV) ## ask all benchmarks; some: make bench ARGS="--only ppo_cartpole --quick"
+	$(BIN)/python benchmarks/suite.py $(ARGS)
+
+bench-page: $(DEV) ## draw the benchmarks' page from their saved results
+	$(BIN)/python docs/make_benchmarks.py $(ARGS)
 
 bench-core: $(DEV) ## measure the dataflow core
 	$(BIN)/python benchmarks/core.py $(ARGS)

@@ -7,6 +7,7 @@
 [[source FILE NAME ...]]           parts of a file by the names that they define; `docstring`,
                                    `imports` and `main` are parts too
 [[decisions]]                      the decisions, from their headings
+[[benchmarks]]                     the benchmarks, from their saved results
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ for folder in (ROOT, ROOT / "src"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from docs.generate import algorithms, commands, decisions, operators, sources  # noqa: E402
+from docs.generate import (  # noqa: E402
+    algorithms,
+    benchmarks,
+    commands,
+    decisions,
+    operators,
+    sources,
+)
 
 _DIRECTIVE = re.compile(r"^\[\[(\w+)((?: [^\]]+)?)\]\]$", re.MULTILINE)
 MAKERS: dict[str, Callable[..., str]] = {
@@ -32,6 +40,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     "commands": commands.reference,
     "source": sources.parts,
     "decisions": decisions.index,
+    "benchmarks": benchmarks.page,
 }
 
 

@@ -1,0 +1,152 @@
+"""How many steps per second does sampling make, beside the bare loop and beside the peers?
+
+CartPole-v1 with a 2 x 64 policy, and with the paper's dummy policy, which is one number; and
+Acrobot-v1, which has no native vector form, as a `SyncVectorEnv`. Two workers, unless said so.
+Everybody gets the best of 8, 64 and 512 copies; peers get the native vector environment if their
+wrapper takes one, and ours is compared on the backend on which the peer is fastest. The first
+round tries all sizes, the others repeat the best. "Default" is what a newcomer gets: nothing is
+set but the environment.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from _common import Report, ratio, script
+from _drivers import OURS, Driver, measure, peers_of
+
+MINUTES = 6
+PEERS = ("torchrl", "rllib", "sb3")
+CARTPOLE, ACROBOT = "CartPole-v1", "Acrobot-v1"
+SIZES = (8, 64, 512)
+DEFAULT = f"default:0:{CARTPOLE}"
+BARE = "bare"
+BACKENDS = dict.fromkeys((OURS, "rllib", "torchrl"), ("native", "sync"))
+"""of CartPole; for those who are not here `sync`. A wrapper that refuses one says so"""
+LARGE = f"native:512:{CARTPOLE}"
+
+
+def ask(report: Report) -> None:
+    peers = peers_of(report, PEERS, PEERS)
+    quick = report.options.quick
+    seconds = 0.5 if quick else 2.0
+    sizes = SIZES[:2] if quick else SIZES
+    report.settings.update(seconds=seconds, sizes=sizes, policy="2 x 64, tanh")
+    everybody = (OURS, *peers)
+    wanted = {who: _all_cases(who, sizes) for who in everybody}
+    for round_ in range(report.options.repeats):
+        for who in everybody if round_ % 2 == 0 else reversed(everybody):
+            if who not in report.missing:
+                _sample(report, who, round_, ",".join(wanted[who]), seconds)
+        _scaling(report, round_, seconds)
+        if round_ == 0:
+            wanted = {who: _best_cases(report, who) for who in everybody}
+    _against_peers(report, peers)
+    _against_the_loop(report)
+
+
+def _all_cases(who: str, sizes: tuple[int, ...]) -> list[str]:
+    backends = BACKENDS.get(who, ("sync",))
+    cases = [f"{backend}:{n}:{CARTPOLE}" for backend in backends for n in sizes]
+    return [*cases, *(f"sync:{n}:{ACROBOT}" for n in sizes), DEFAULT]
+
+
+def _best_cases(report: Report, who: str) -> list[str]:
+    """The best case of each environment and backend, and the default; of peers, one a place."""
+    rates = _rates(report, who)[0] if _rates(report, who) else {}
+    found = []
+    for env in (CARTPOLE, ACROBOT):
+        for backends in (("native",), ("sync",)) if who == OURS else (("native", "sync"),):
+            known = {case: rate for case, rate in rates.items() if _is(case, env, backends)}
+            found += [max(known, key=lambda case: known[case])] if known else []
+    return [*found, DEFAULT]
+
+
+def _is(case: str, env: str, backends: tuple[str, ...]) -> bool:
+    return case.endswith(env) and case.split(":")[0] in backends
+
+
+def _sample(report: Report, who: str, round_: int, cases: str, seconds: float, **more: Any) -> None:
+    limit = 60 + 25 * (1 + cases.count(","))
+    driver = Driver(who, f"{who}_sample.py", {"cases": cases, "secs": seconds}, limit=limit)
+    found = measure(report, who, driver, round_, **more)
+    for case, reason in found.get("refused", {}).items():
+        report.lacks(f"{who} {case}", reason)
+
+
+def _scaling(report: Report, round_: int, seconds: float) -> None:
+    """Ours over the number of workers, the loop without a library beside it."""
+    for policy in ("mlp", "scalar"):
+        for workers in (1, 2):
+            more = {"cases": LARGE, "secs": seconds, "workers": workers, "policy": policy}
+            for who, file in ((OURS, "rillflow_sample.py"), (BARE, "bare_sample.py")):
+                case = f"{who} {policy} x{workers}"
+                measure(report, case, Driver(OURS, file, more, limit=60), round_)
+
+
+def _rates(report: Report, who: str) -> list[dict[str, float]]:
+    return [row.get("rates", {}) for row in report.measurements if row["case"] == who]
+
+
+def _best(report: Report, who: str, env: str, *backends: str) -> list[float | None]:
+    """In each round, the best of what was measured."""
+    return [
+        max((rate for case, rate in rates.items() if _is(case, env, backends)), default=None)
+        for rates in _rates(report, who)
+    ]
+
+
+def _backend(report: Report, who: str, env: str) -> str:
+    """Where it is fastest."""
+    best = [case for case in _best_cases(report, who) if case.endswith(env) and case != DEFAULT]
+    return best[0].split(":")[0] if best else "sync"
+
+
+def _against_peers(report: Report, peers: tuple[str, ...]) -> None:
+    """Each on the backend where the peer is fastest; of CartPole also the best of each side."""
+    unit = "our steps/s / the peer's"
+    both = ("native", "sync")
+    for env, label in ((CARTPOLE, "cartpole"), (ACROBOT, "acrobot")):
+        theirs = {peer: _best(report, peer, env, *both) for peer in peers}
+        top = {peer: max((r for r in rates if r), default=0.0) for peer, rates in theirs.items()}
+        best = max(top, key=lambda peer: top[peer], default=None)
+        for peer in peers:
+            backend = _backend(report, peer, env)
+            name = f"{label}_{backend}_vs_{peer}"
+            bar = ">= 3" if peer == best else None
+            ours = _best(report, OURS, env, backend)
+            report.add(ratio(name, ours, theirs[peer], unit, bar), otherwise=name)
+            if env == CARTPOLE:
+                name = f"{label}_best_vs_{peer}"
+                ours = _best(report, OURS, env, *both)
+                report.add(ratio(name, ours, theirs[peer], unit), otherwise=name)
+    ours = [rates.get(DEFAULT) for rates in _rates(report, OURS)]
+    for peer in peers:
+        name = f"default_vs_{peer}"
+        rates = [found.get(DEFAULT) for found in _rates(report, peer)]
+        report.add(ratio(name, ours, rates, unit), otherwise=name)
+
+
+def _against_the_loop(report: Report) -> None:
+    for policy in ("mlp", "scalar"):
+        ours = {n: _case(report, f"{OURS} {policy} x{n}") for n in (1, 2)}
+        bare = {n: _case(report, f"{BARE} {policy} x{n}") for n in (1, 2)}
+        held = policy == "mlp"
+        for n in (1, 2):
+            name = f"{policy}_x{n}_vs_bare"
+            bar = ">= 0.4" if held and n == 2 else None
+            report.add(ratio(name, ours[n], bare[n], "ours / the bare loop", bar), otherwise=name)
+        name = f"{policy}_x2_vs_x1"
+        unit = "two workers / one"
+        bar = ">= 1.7" if held else None
+        report.add(ratio(name, ours[2], ours[1], unit, bar), otherwise=name)
+        report.add(ratio(f"bare_{policy}_x2_vs_x1", bare[2], bare[1], unit))
+
+
+def _case(report: Report, case: str) -> list[float | None]:
+    return [rates.get(LARGE) for rates in _rates(report, case)]
+
+
+if __name__ == "__main__":
+    sys.exit(script(__file__, ask))

@@ -1,0 +1,127 @@
+"""The page of benchmarks: tables from the saved results, and the pictures drawn of them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PICTURES = ROOT / "docs" / "pictures" / "benchmarks"
+ORDER = ("ppo_cartpole", "sampling", "pong", "dqn_cartpole", "replay", "flow_vs_hand")
+"""questions that come first; the others follow by name"""
+SHOWN = {
+    "train_s": "training, s",
+    "wall_s": "with start, s",
+    "env_steps": "env steps",
+    "steps_per_s": "env steps/s",
+    "updates_per_s": "updates/s",
+    "peak_mb": "peak memory, MB",
+}
+"""numbers of single measurements that get a column, if a question has them"""
+
+
+def documents(folder: Path = RESULTS) -> list[dict[str, Any]]:
+    """What was saved, in the order of the page."""
+    found = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    found = {name: document for name, document in found.items() if "asks" in document}
+    first = [name for name in ORDER if name in found]
+    return [found[name] for name in [*first, *(name for name in found if name not in first)]]
+
+
+def page() -> str:
+    """Every question with its figures, medians, picture and what is missing."""
+    found = documents()
+    if not found:
+        return "Nothing has been measured yet: `make bench`."
+    return "\n\n".join([overview(found), *map(section, found)])
+
+
+def overview(found: list[dict[str, Any]]) -> str:
+    """The figures that have a bar, all of them in one table."""
+    rows = ["| question | figure | value | bar | met |", "|---|---|---|---|---|"]
+    for document in found:
+        name = document["question"]
+        for figure in document["figures"]:
+            if figure["bar"] is not None:
+                link = f"[{name}](#{name})"
+                rows.append(f"| {link} | {' | '.join(_cells(figure))} |")
+    return "\n".join(rows)
+
+
+def section(document: dict[str, Any]) -> str:
+    """One question."""
+    name = document["question"]
+    pieces = [f"## {document['asks']} {{ #{name} }}", machine(document)]
+    if (PICTURES / f"{name}.svg").exists():
+        pieces.append(f"![{document['asks']}](pictures/benchmarks/{name}.svg){{ .curve }}")
+    pieces += [figures_table(document["figures"]), medians_table(document["measurements"])]
+    if document["missing"]:
+        lines = [f"- `{what}`: {_line(reason)}" for what, reason in document["missing"].items()]
+        pieces.append("Not measured:\n\n" + "\n".join(lines))
+    return "\n\n".join(filter(None, pieces))
+
+
+def machine(document: dict[str, Any]) -> str:
+    """Where and when, in a sentence."""
+    here, versions = document["machine"], document["versions"]
+    told = ", ".join(f"{name} {version}" for name, version in versions.items())
+    quick = " **A quick run: the figures mean little.**" if document["quick"] else ""
+    return (
+        f"`benchmarks/{document['question']}.py`, {document['date']}: {here['cores']} cores "
+        f"({here['cpu']}), {here['memory_gb']:g} GB, load before {here['load_before']:g}; "
+        f"{document['settings'].get('repeats', '?')} rounds, {document['seconds']:.0f} s. "
+        f"{told}.{quick}"
+    )
+
+
+def figures_table(figures: list[dict[str, Any]]) -> str:
+    """Figures, each against its bar, with the ratios of the single pairs."""
+    if not figures:
+        return ""
+    rows = ["| figure | value | bar | met | pairs |", "|---|---|---|---|---|"]
+    for figure in figures:
+        details = figure["details"]
+        pairs = ", ".join(f"{value:g}" for value in details.get("pairs", []))
+        notes = "; ".join(filter(None, [pairs, details.get("note"), details.get("our_failures")]))
+        rows.append(f"| {' | '.join(_cells(figure))} | {notes} |")
+    return "\n".join(rows)
+
+
+def medians_table(measurements: list[dict[str, Any]]) -> str:
+    """The median of each case, where there are numbers that a reader knows."""
+    columns = [name for name in SHOWN if any(name in row for row in measurements)]
+    if not columns:
+        return ""
+    rows = [
+        "| medians | " + " | ".join(SHOWN[name] for name in columns) + " |",
+        "|---|" + "---|" * len(columns),
+    ]
+    for case in dict.fromkeys(row["case"] for row in measurements):
+        own = [row for row in measurements if row["case"] == case]
+        cells = [
+            _median([row[name] for row in own if row.get(name) is not None]) for name in columns
+        ]
+        rows.append(f"| {case} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _cells(figure: dict[str, Any]) -> list[str]:
+    met = {None: "", True: "yes", False: "**no**"}[figure["ok"]]
+    value = f"{figure['value']:g} {figure['unit']}"
+    return [f"`{figure['benchmark']}`", value, figure["bar"] or "", met]
+
+
+def _median(values: list[float]) -> str:
+    if not values:
+        return ""
+    found = statistics.median(values)
+    return f"{found:,.0f}" if found >= 100 else f"{found:.3g}"
+
+
+def _line(text: str) -> str:
+    """On one line, and short."""
+    line = " ".join(text.split()).replace("|", "/").replace("<", "(").replace(">", ")")
+    return line if len(line) < 200 else f"{line[:200]} …"

@@ -1,0 +1,61 @@
+"""The page of benchmarks says what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs.generate import bench_pictures, benchmarks
+
+
+def document(question: str = "speed", **more: Any) -> dict[str, Any]:
+    """What a question saves."""
+    figure = {"benchmark": "speed_vs_peer", "value": 3.0, "unit": "x", "bar": ">= 4", "ok": False}
+    return {
+        "question": question,
+        "asks": "How fast?",
+        "quick": False,
+        "date": "2026-01-01",
+        "seconds": 12.0,
+        "machine": {"cores": 2, "cpu": "a processor", "memory_gb": 8.0, "load_before": 0.1},
+        "versions": {"torch": "2"},
+        "settings": {"repeats": 3},
+        "figures": [{**figure, "details": {"pairs": [2.0, 3.0, 4.0]}}],
+        "missing": {"other": "exit code 1:\n  <module> | broken"},
+        "measurements": [
+            {"case": "rillflow", "round": 0, "train_s": 2.0, "run_s": 2.0, "steps_per_s": 1e5},
+            {"case": "peer", "round": 0, "run_s": 60.0, "steps_per_s": 1e3},
+        ],
+        **more,
+    }
+
+
+def test_a_section_has_figures_pairs_medians_and_what_is_missing() -> None:
+    text = benchmarks.section(document())
+    assert "| `speed_vs_peer` | 3 x | >= 4 | **no** | 2, 3, 4 |" in text
+    assert "| rillflow | 2 | 100,000 |" in text
+    assert "- `other`: exit code 1: (module) / broken" in text
+
+
+def test_documents_come_in_the_order_of_the_page(tmp_path: Path) -> None:
+    for name in ("pong", "growth", "ppo_cartpole"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document(name)))
+    (tmp_path / "core.json").write_text('{"machine": "", "figures": []}')
+    found = [saved["question"] for saved in benchmarks.documents(tmp_path)]
+    assert found == ["ppo_cartpole", "pong", "growth"]
+
+
+@pytest.mark.parametrize("question", ["speed", "ppo_cartpole", "dqn_cartpole", "pong", "sampling"])
+def test_every_question_has_a_picture(question: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = document()["measurements"]
+    if question == "sampling":
+        rows = [{"case": "rillflow", "rates": {"native:8:CartPole-v1": 5.0}}]
+    if question == "pong":
+        rows = [{"case": "rillflow ppo", "steps_per_s": 500.0}]
+    path = tmp_path / f"{question}.svg"
+    assert bench_pictures.draw(document(question, measurements=rows), path)
+    assert path.read_text().startswith("<?xml")
