@@ -16,6 +16,8 @@ BOOTSTRAP = "bootstrap_obs"
 """the observation after the last step of a fragment; its shape is [B, ...], without time"""
 STATE = "state"
 """what a recurrent policy remembered before the first step: [B, ...], without time"""
+NEXT_OBS = "next_obs"
+"""the true next observation of each step, where it is not always that of the next row"""
 TIMELESS = frozenset({BOOTSTRAP, STATE})
 
 
@@ -23,6 +25,8 @@ class SampleBatch(Mapping[str, Array]):
     """A fragment of experience, time-major: each column is [T, B, ...].
 
     T steps of B environments. `bootstrap_obs` is [B, ...]: what the policy saw after the last step.
+    What followed a step is the observation of the next row; a batch in which an episode ended and
+    the next one began within one step has it in a column `next_obs`.
     A recurrent policy adds `state` [B, ...], what it remembered before the first step, and `starts`
     [T, B], true where an episode begins.
     A step with `valid` false was only the reset of its environment and is not to be learned from.
@@ -73,6 +77,12 @@ class SampleBatch(Mapping[str, Array]):
         """The same batch with more, or other, columns."""
         return SampleBatch({**self.columns, **columns})
 
+    def following(self) -> Array:
+        """What followed each step, [T, B, ...]: `next_obs`, or a new array with the next rows."""
+        if NEXT_OBS in self.columns:
+            return self.columns[NEXT_OBS]
+        return np.concatenate([self.columns["obs"][1:], self.columns[BOOTSTRAP][None]])
+
     @staticmethod
     def concat(batches: Sequence[SampleBatch]) -> SampleBatch:
         """Fragments of the same length side by side: more environments, the same time."""
@@ -80,6 +90,8 @@ class SampleBatch(Mapping[str, Array]):
             return batches[0]
         if not batches:
             raise BuildError("there is nothing to concatenate.")
+        if len({NEXT_OBS in batch for batch in batches}) > 1:
+            batches = [batch.with_columns(next_obs=batch.following()) for batch in batches]
         names = set(batches[0])
         lengths = {batch.shape[0] for batch in batches}
         if any(set(batch) != names for batch in batches) or len(lengths) > 1:

@@ -70,7 +70,7 @@ def some(run: Run[Any], workers: Workers, count: int) -> tuple[list[Any], dict[s
 @pytest.mark.parametrize("name", PLANS)
 def test_a_resumed_run_equals_the_one_that_was_saved(name: str, latency: Any) -> None:
     """CartPole can be saved exactly, so the rest of the run is the same to the last bit."""
-    for cut in (0, 1, 5):
+    for cut in (0, 4):
         run, workers = started(name, Sim(latency=latency))
         with run:
             some(run, workers, cut) if cut else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,8 @@ class RolloutWorker:
         """all of them, also those that acting does not need"""
         self.learner: Any = None
         self.steps = 0
+        self.seconds = {"policy": 0.0, "environments": 0.0}
+        """since the last answer, in acting and in stepping the environments"""
         self.total_steps = _LONG if _came_late(config, info) else 0
         """since the worker began; exploration follows them"""
 
@@ -64,20 +67,35 @@ class RolloutWorker:
         return batch
 
     def _act(self, fragment: FragmentWriter, epsilon: float) -> None:
+        clock, acting, stepping = time.perf_counter, 0.0, 0.0
         for _ in range(fragment.length):
+            began = clock()
             actions, logp = self.policy.act(self.obs, epsilon)
+            acted = clock()
             step = self.envs.step(actions)
+            acting, stepping = acting + acted - began, stepping + clock() - acted
             fragment.write(self.obs, actions, logp, step)
             self.obs = step.obs
+        self._took(acting, stepping)
 
     def _act_and_remember(self, fragment: FragmentWriter, epsilon: float) -> None:
+        clock, acting, stepping = time.perf_counter, 0.0, 0.0
         for _ in range(fragment.length):
+            began = clock()
             actions, logp, self.memory = self.policy.act_recurrent(
                 self.obs, self.memory, self.starts, epsilon
             )
+            acted = clock()
             step = self.envs.step(actions)
+            acting, stepping = acting + acted - began, stepping + clock() - acted
             fragment.write(self.obs, actions, logp, step, starts=self.starts)
             self.obs, self.starts = step.obs, step.starts
+        self._took(acting, stepping)
+
+    def _took(self, acting: float, stepping: float) -> None:
+        """Told with the next answer: what `run.stats()` shows as parts of sampling."""
+        self.seconds["policy"] += acting
+        self.seconds["environments"] += stepping
 
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Act, and compute gradients, with these from now on."""
@@ -105,9 +123,12 @@ class RolloutWorker:
         return self.learner
 
     def pop_metrics(self) -> dict[str, Any] | None:
-        """Steps made and episodes that ended since the last answer."""
+        """Steps made, episodes that ended and where time went since the last answer."""
         steps, self.steps = self.steps, 0
-        return {"steps": steps, "episodes": self.envs.pop_episodes()} if steps else None
+        if not steps:
+            return None
+        seconds, self.seconds = self.seconds, dict.fromkeys(self.seconds, 0.0)
+        return {"steps": steps, "episodes": self.envs.pop_episodes(), "seconds": seconds}
 
     def get_state(self) -> dict[str, Any]:
         """All that the next fragments depend on; the environments' part is as exact as they are."""

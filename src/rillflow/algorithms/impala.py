@@ -64,12 +64,12 @@ class Config(AlgorithmConfig):
 
 TUNED = {
     "atari": {
+        "num_envs_per_worker": 32,
         "rollout_fragment_length": 20,
         "train_batch_size": 640,
         "lr": 5e-4,
         "grad_clip": 40.0,
         "entropy_coef": 0.01,
-        "learner_queue_size": 4,
     }
 }
 """settings for environments that the defaults do not suit"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -50,9 +51,8 @@ TUNED = {
         "activation": "relu",
     },
     "atari": {
-        "num_envs_per_worker": 8,
-        "rollout_fragment_length": 128,
         "num_sgd_iter": 4,
+        "num_learner_threads": len(os.sched_getaffinity(0)),  # workers wait while it learns
         "lr": 2.5e-4,
         "clip_param": 0.1,
         "entropy_coef": 0.01,

@@ -73,10 +73,13 @@ def flattened(column: Array) -> Array:
 
 def _values(network: Network, batch: Mapping[str, Array]) -> tuple[Floats, Floats]:
     """Values of each observation and of the true next observation: both [T, B]."""
-    obs = batch["obs"]
-    time = len(obs)
-    # without a column of their own, the observations after step t are those before step t + 1
-    following = batch["next_obs"] if "next_obs" in batch else batch[BOOTSTRAP][None]
-    seen = np.concatenate([obs, following])
+    # the next observation of step t is the observation of step t + 1
+    seen = np.concatenate([batch["obs"], batch[BOOTSTRAP][None]])
     values = network.values(flattened(seen)).reshape(seen.shape[:2])
-    return values[:time], values[-time:]
+    before, after = values[:-1], values[1:]
+    # unless an episode was cut and the next one began within the same step
+    cut = batch["truncated"] & ~batch["terminated"]
+    if "next_obs" in batch and cut.any():
+        after = after.copy()
+        after[cut] = network.values(batch["next_obs"][cut])
+    return before, after

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import conv2d
 
 from rillflow.models.heads import Headed
 from rillflow.policies.spec import PolicySpec
@@ -14,7 +15,8 @@ class Convolutions(nn.Module):
 
     Images may be [C, H, W] or [H, W, C]. Inside they are kept channels-last in memory, which is
     what the convolutions of CPUs are fast at; pixels are scaled to [0, 1] here, so that they
-    travel and are stored as single bytes.
+    travel and are stored as single bytes. It is the first weights that are scaled: they are few,
+    and the product is the same.
     """
 
     def __init__(self, spec: PolicySpec) -> None:
@@ -34,11 +36,29 @@ class Convolutions(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """[N, ...] of uint8 to [N, features]."""
         x = images if self.channels_first else images.permute(0, 3, 1, 2)
-        # reordered while a pixel is one byte, not four
-        x = x.contiguous(memory_format=torch.channels_last).float() / 255
-        for conv in (self.conv1, self.conv2, self.conv3):
-            x = torch.relu(conv(x))
-        return torch.relu(self.dense(x.flatten(1)))
+        x = channels_last(x).float()  # reordered while a pixel is one byte, not four
+        x = conv2d(x, self.conv1.weight / 255, self.conv1.bias, self.conv1.stride)
+        # relu in place: no gradient needs what it overwrites
+        x = self.conv2(torch.relu_(x))
+        x = self.conv3(torch.relu_(x))
+        return torch.relu_(self.dense(torch.relu_(x).flatten(1)))
+
+
+def channels_last(images: Tensor) -> Tensor:
+    """Images [N, C, H, W] with the channels of a pixel side by side in memory.
+
+    >>> channels_last(torch.zeros(2, 4, 6, 6)).is_contiguous(memory_format=torch.channels_last)
+    True
+
+    Channel by channel, which is several times faster than torch's own way for the few channels
+    that images have.
+    """
+    if images.is_contiguous(memory_format=torch.channels_last) or images.shape[1] > 16:
+        return images.contiguous(memory_format=torch.channels_last)
+    ordered = torch.empty_like(images, memory_format=torch.channels_last)
+    for channel in range(images.shape[1]):
+        ordered[:, channel] = images[:, channel]
+    return ordered
 
 
 class NatureCnn(Headed):

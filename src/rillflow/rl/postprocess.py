@@ -103,11 +103,12 @@ def _values(policy: Any, batch: Rows) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     with torch.no_grad():
-        if "next_obs" in batch:
-            both = policy.values(torch.cat([batch["obs"], batch["next_obs"]]))
-            before, after = both.chunk(2)
-        else:
-            # the next observation of step t is the observation of step t + 1
-            whole = policy.values(torch.cat([batch["obs"], batch[BOOTSTRAP][None]]))
-            before, after = whole[:-1], whole[1:]
+        # the next observation of step t is the observation of step t + 1
+        whole = policy.values(torch.cat([batch["obs"], batch[BOOTSTRAP][None]]))
+        before, after = whole[:-1], whole[1:]
+        # unless an episode was cut and the next one began within the same step
+        cut = batch["truncated"] & ~batch["terminated"]
+        if "next_obs" in batch and cut.any():
+            after = after.clone()
+            after[cut] = policy.values(batch["next_obs"][cut])
     return before, after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rillflow.batch import BOOTSTRAP, TIMELESS, Array, SampleBatch
+from rillflow.batch import TIMELESS, Array, SampleBatch
 from rillflow.replay import n_step_transitions
 
 _NOT_STORED = TIMELESS | {"valid", "logp", "starts"}
@@ -17,9 +17,7 @@ def transitions(batch: SampleBatch, n_step: int, gamma: float) -> dict[str, Arra
     Steps that only reset an environment are left out.
     """
     columns = {name: c for name, c in batch.items() if name not in _NOT_STORED}
-    if "next_obs" not in columns:
-        # the next observation of step t is the observation of step t + 1
-        columns["next_obs"] = np.concatenate([batch["obs"][1:], batch[BOOTSTRAP][None]])
+    columns["next_obs"] = batch.following()
     rows = n_step_transitions(columns, n_step, gamma)
     if "valid" in batch:
         kept = np.flatnonzero(batch["valid"])

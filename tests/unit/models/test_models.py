@@ -14,7 +14,7 @@ from rillflow.errors import BuildError
 from rillflow.models.initial import orthogonal
 from rillflow.models.lstm import Lstm
 from rillflow.models.make import make_model
-from rillflow.models.nature_cnn import Convolutions
+from rillflow.models.nature_cnn import Convolutions, channels_last
 from rillflow.policies.spec import PolicySpec
 
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
@@ -85,7 +85,7 @@ def test_the_nature_network_has_its_published_shapes() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(4, 84, 84), (84, 84, 4), (3, 64, 96), (210, 160, 3), (1, 36, 36)]
+    "shape", [(4, 84, 84), (84, 84, 4), (3, 64, 96), (105, 80, 3), (1, 36, 36)]
 )
 def test_images_may_have_their_channels_on_either_side(shape: tuple[int, ...]) -> None:
     spec = make_spec(spaces.Box(0, 255, shape, np.uint8), model="cnn")
@@ -102,14 +102,32 @@ def test_channels_on_either_side_mean_the_same() -> None:
     torch.testing.assert_close(first(images), last(images.permute(0, 2, 3, 1)))
 
 
-def test_pixels_are_scaled_and_kept_channels_last() -> None:
+def test_images_are_channels_last_before_the_first_convolution() -> None:
+    """And pixels are scaled to [0, 1]: up to rounding it is the network as it is written down."""
     convolutions = Convolutions(make_spec(ATARI, model="cnn"))
     seen: list[torch.Tensor] = []
-    convolutions.conv1.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    convolutions(torch.full((2, 4, 84, 84), 255, dtype=torch.uint8))
-    assert seen[0].unique().tolist() == [1.0]
+    convolutions.conv2.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    images = torch.randint(0, 256, (3, 4, 84, 84), dtype=torch.uint8)
+    features = convolutions(images)
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
-    assert convolutions.conv2.weight.is_contiguous(memory_format=torch.channels_last)
+    x = images.float() / 255
+    for conv in (convolutions.conv1, convolutions.conv2, convolutions.conv3):
+        x = torch.relu(conv(x))
+    plain = torch.relu(convolutions.dense(x.flatten(1)))
+    torch.testing.assert_close(features, plain, rtol=1e-5, atol=1e-5)
+    weight = convolutions.conv1.weight
+    (own,), (other,) = (torch.autograd.grad(y.square().mean(), weight) for y in (features, plain))
+    torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4, 17])
+def test_reordering_changes_no_pixel(channels: int) -> None:
+    """Few channels go one by one, many at once, and what is in order already stays."""
+    images = torch.randint(0, 256, (3, channels, 10, 12), dtype=torch.uint8)
+    ordered = channels_last(images)
+    assert torch.equal(ordered, images)
+    assert ordered.is_contiguous(memory_format=torch.channels_last)
+    assert channels_last(ordered) is ordered
 
 
 def lstm_inputs(time: int, batch: int) -> tuple[Lstm, torch.Tensor, torch.Tensor]:

@@ -144,3 +144,30 @@ def test_nan_observations_are_an_error(choices: dict[str, Any]) -> None:
 def test_observations_of_another_shape_are_an_error() -> None:
     with pytest.raises(RunError, match=r"must be \[B, 4\], one per environment; found \[4\]"):
         NumpyPolicy(make_spec()).act(np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 18, 40])
+def test_actions_are_those_of_the_plain_formula(count: int) -> None:
+    """The shortcuts for few actions change neither an action nor the last bit of a probability."""
+    rng = np.random.default_rng(count)
+    logits = rng.standard_normal((count, 50), np.float32)
+    logits[rng.random(logits.shape) < 0.2] = -np.inf
+    logits[0] = 0.5
+    shifted = logits - logits.max(0)
+    cumulative = np.cumsum(np.exp(shifted), 0)
+    uniform = np.random.default_rng(1).random(50, np.float32) * cumulative[-1]
+    actions = (cumulative[:-1] <= uniform).sum(0)
+    logp = shifted[actions, np.arange(50)] - np.log(cumulative[-1])
+    sampler = Sampler(actions_of(spaces.Discrete(count)), False)
+    found, found_logp = sampler.sample(logits, None, np.random.default_rng(1))
+    assert np.array_equal(found, actions)
+    assert found.dtype == np.int64
+    assert np.array_equal(found_logp, logp)
+    assert found_logp.dtype == np.float32
+
+
+def test_the_order_of_observations_in_memory_changes_no_bit() -> None:
+    """A run that is resumed has them in another order than the environment left them in."""
+    policy = NumpyPolicy(make_spec())
+    obs = np.random.default_rng(0).standard_normal((37, *policy.spec.observation_shape), np.float32)
+    assert np.array_equal(policy.outputs(obs), policy.outputs(np.asfortranarray(obs)))
