@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LONG = {"simulated_cluster", "own_algorithm", "two_policies"}
-"""examples that train or measure for more than ten seconds"""
+LONG = {"simulated_cluster", "own_algorithm", "own_environment", "two_policies"}
+"""examples that train or measure for long"""
 EXAMPLES = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
     for path in sorted((ROOT / "examples").glob("*.py"))

@@ -26,15 +26,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from rillflow.scheduler.ledger import Balance
-from rillflow.scheduler.stats import OperatorStats, RunStats
+from rillflow.scheduler.stats import SATURATED, OperatorStats, RunStats
 
 if TYPE_CHECKING:
     from rillflow.engines.run import Run
     from rillflow.scheduler.scheduler import Scheduler
 
 Json = dict[str, Any]
-_SATURATED = 0.5
-"""as in the verdict: what works less than this share of the time limits nothing"""
 _TRIES = 20
 _Pids = tuple[frozenset[tuple[str, int]], dict[str, int]]
 _known_pids: WeakKeyDictionary[Run[Any], _Pids] = WeakKeyDictionary()
@@ -73,7 +71,7 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
         state = "failed"
     resources = _resources(stats, scheduler)
     busiest = max(resources, key=lambda line: float(line["utilisation"]))
-    saturated = busiest["utilisation"] >= _SATURATED
+    saturated = busiest["utilisation"] >= SATURATED
     return {
         "format": 1,
         "time": time.time(),

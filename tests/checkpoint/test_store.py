@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -310,10 +309,8 @@ def test_a_second_writer_is_refused(store):
 
 
 def test_a_second_writer_in_the_same_process_is_refused(store):
-    began = time.perf_counter()
     with pytest.raises(StoreLocked, match=f"process {os.getpid()}"):
         CheckpointStore(store.directory).save(step=1, state=1)
-    assert time.perf_counter() - began < 0.5
     store.close()
     with CheckpointStore(store.directory) as other:
         other.save(step=1, state=1)

@@ -101,8 +101,21 @@ def test_simulate_measures_and_predicts(call) -> None:
     assert lines[0] == "measuring a3c on CartPole-v1 for 0.5 s ..."
     table = [line.split() for line in lines if line.split()[:1] in (["1"], ["2"], ["4"])]
     assert [row[0] for row in table[:3]] == ["1", "2", "4"]
-    assert "updates/s" in lines
+    assert "steps/s" in lines
     assert any(line.startswith("1 worker: ") for line in lines)
+
+
+@pytest.mark.proc
+def test_simulate_draws_a_synchronous_plan_whose_rounds_grow(call, tmp_path: Path) -> None:
+    picture = tmp_path / "scaling.png"
+    done = call("simulate", "a2c", "CartPole-v1", "--measure", "0.3", "--workers", "1,64",
+                "--json", "--plot", str(picture))  # fmt: skip
+    assert done.code == 0, done.err
+    few, many = map(json.loads, done.out.splitlines())
+    assert many["resources"]["driver"] > few["resources"]["driver"]
+    assert many["throughput"] < few["throughput"]  # of 32 times as many rows each
+    assert many["steps"] > few["steps"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_view_serves_a_finished_run_until_it_is_interrupted(

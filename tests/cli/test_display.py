@@ -51,16 +51,20 @@ class Terminal:
 def test_the_display_shows_the_run(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, "train", "ppo", "CartPole-v1", *QUICK, "--engine", "local",
                         "--until", "return=40", "--until", "steps=40000")  # fmt: skip
-    during = terminal.read_until(lambda text: "TrainOneStep" in text and "┤" in text)
+
+    def whole(text: str) -> bool:
+        """All there is to see, which is drawn piece by piece."""
+        curve = any("\u2801" <= character <= "\u28ff" for character in text)
+        verdict = "Bottleneck: " in text or "Nothing is saturated" in text
+        shown = ("┤", "steps/s", "left", "for_each(TrainOneStep)",
+                 "Ctrl-C finishes the update, saves and stops")  # fmt: skip
+        return curve and verdict and all(part in text for part in shown)
+
+    during = terminal.read_until(whole)
+    assert whole(during), during
     assert during.startswith(
         "ppo on CartPole-v1, engine local, seed 0, into runs/ppo-CartPole-v1-1"
     )
-    assert "steps/s" in during
-    assert "left" in during
-    assert "Ctrl-C finishes the update, saves and stops" in during
-    assert any("\u2801" <= character <= "\u28ff" for character in during)  # the curve
-    assert "for_each(TrainOneStep)" in during
-    assert "Bottleneck: " in during or "Nothing is saturated" in during
     after = terminal.read_until()
     assert terminal.child.exitstatus == 0
     assert " is reached: return " in after
@@ -73,9 +77,10 @@ def test_the_display_shows_the_run(tmp_path: Path) -> None:
 def test_the_display_fits_a_small_terminal_and_hears_ctrl_c(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, "train", "apex", "CartPole-v1", "--num-workers", "1",
                         "--until", "steps=1e9", lines=24, columns=80)  # fmt: skip
-    during = terminal.read_until(lambda text: "background(learner)" in text and "┤" in text)
+    shown = ("background(learner)", "┤", "Ctrl-C finishes the update")
+    during = terminal.read_until(lambda text: all(part in text for part in shown))
+    assert all(part in during for part in shown), during
     assert during.splitlines()[0].startswith("apex on CartPole-v1")  # nothing scrolled away
-    assert "Ctrl-C finishes the update" in during
     terminal.child.sendintr()
     after = terminal.read_until()
     assert terminal.child.exitstatus == 130

@@ -127,7 +127,14 @@ class Background:
         pytest.fail(f"no rows: {self.errors.read_text()}")
 
     def children(self) -> list[int]:
-        return [line["pid"] for line in RunDirectory(self.run).status["workers"] if line["pid"]]
+        """Once the status, which is written every second, has come to know them."""
+        until, pids = time.monotonic() + 60, list[int]()
+        while not pids and time.monotonic() < until:
+            workers = RunDirectory(self.run).status["workers"]
+            pids = [line["pid"] for line in workers if line["pid"]]
+            time.sleep(0.01)
+        assert pids
+        return pids
 
 
 @pytest.fixture
@@ -153,7 +160,6 @@ def test_once_finishes_the_update_saves_and_stops(
     assert RunDirectory(background.run).status["state"] == "stopped"
     rows = rows_of((background.run / "metrics.jsonl").read_text())
     assert len(rf.load(background.run / "policy.npz").history) == len(rows)
-    assert children
     assert gone(children)
 
 

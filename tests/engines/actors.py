@@ -35,6 +35,15 @@ class Counter:
         self.weights = weights
 
 
+class Stuck(Counter):
+    """The first of the group answers once and never again; the others go on."""
+
+    def next(self) -> dict[str, Any]:
+        if self.n and not self.info.index:
+            time.sleep(1000)
+        return super().next()
+
+
 class FailsInConstructor:
     def __init__(self) -> None:
         raise LookupError("no such environment: 'Pong-v99'")

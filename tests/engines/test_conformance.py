@@ -31,19 +31,11 @@ def test_local(check):
     check(Local)
 
 
-@pytest.fixture(scope="module")
-def ray_engine():
-    """A function that makes ray engines, on one small Ray for the whole file."""
-    ray = pytest.importorskip("ray")
-    from rillflow.engines.ray import RayEngine
-
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200 * 2**20)
-    yield RayEngine
-    ray.shutdown()
-
-
 @every_check
 @pytest.mark.ray
-def test_ray(check, ray_engine):
+@pytest.mark.usefixtures("users_ray")
+def test_ray(check):
     """On Ray actors and object references."""
-    check(ray_engine)
+    from rillflow.engines.ray import RayEngine
+
+    check(RayEngine)

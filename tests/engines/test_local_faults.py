@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import rillflow as rf
-from tests.engines.actors import Counter, FailsInConstructor, Sleeper, Stops
-from tests.engines.processes import children, gone_within
+from tests.engines.actors import Counter, FailsInConstructor, Sleeper, Stops, Stuck
+from tests.engines.processes import PATIENCE, children, gone
 
 pytestmark = pytest.mark.proc
 
@@ -22,7 +22,7 @@ def nothing_left_behind() -> Iterator[None]:
     before = children()
     yield
     left = list(children() - before)
-    assert gone_within(left, 3.0), f"processes left behind: {left}"
+    assert gone(left), f"processes left behind: {left}"
 
 
 class PublishWeights(rf.Operator[Any, Any]):
@@ -43,22 +43,28 @@ def pull(run: rf.Run[Any], times: int) -> None:
         next(run)
 
 
+def pull_for(run: rf.Run[Any], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        next(run)
+
+
 def kill_worker(run: rf.Run[Any], name: str) -> int:
     pid = run.workers()[name]["pid"]
     os.kill(pid, signal.SIGKILL)
     return int(pid)
 
 
-def test_a_killed_worker_raises_worker_lost_within_half_a_second() -> None:
-    workers = rf.Actors.of(Counter, 2, name="worker", pause=0.01)
+def test_a_killed_worker_raises_worker_lost() -> None:
+    """Though another one goes on giving items; it was in the middle of a request."""
+    workers = rf.Actors.of(Stuck, 2, name="worker", pause=0.01)
     with rf.from_actors(workers).gather_async().run("local") as run:
-        for _ in range(4):
-            next(run)
+        while next(run)["actor"] != "worker-0":
+            pass
+        next(run)  # here worker-0 is asked for the second time
         kill_worker(run, "worker-0")
-        before = time.monotonic()
         with pytest.raises(rf.WorkerLost, match=r"worker-0.*SIGKILL"):
-            pull(run, 200)
-        assert time.monotonic() - before < 0.5
+            pull_for(run, PATIENCE)
         # the flow is not dead: the other worker goes on, and the ledger knows what was lost
         assert {next(run)["actor"] for _ in range(5)} == {"worker-1"}
         [line] = run.ledger().balances()
@@ -72,15 +78,12 @@ def test_a_killed_worker_is_restarted_with_the_newest_weights() -> None:
     with flow.run("local") as run:
         for _ in range(10):
             next(run)
-        version_at_kill = run.workers() and 10
         kill_worker(run, "worker-1")
         for item in run:
             if item["actor"] == "worker-1" and item["incarnation"] == 1:
                 break
         assert item["n"] == 1, "a new incarnation starts afresh"
-        assert item["weights"] >= version_at_kill, (
-            "and has the newest weights before its first item"
-        )
+        assert item["weights"] >= 10, "and has the newest weights before its first item"
         assert run.workers()["worker-1"]["restarts"] == 1
         assert run.ledger().balanced
         assert run.stats().operator("gather_async").items >= 11, "counters go on"
@@ -105,44 +108,38 @@ def test_shrinking_to_nothing_raises() -> None:
             pull(run, 50)
 
 
-def test_thirty_kills_are_survived() -> None:
+def test_a_dozen_kills_are_survived() -> None:
     workers = rf.Actors.of(
         Counter, 2, name="worker", pause=0.002,
         on_failure=rf.FailurePolicy(on_lost="restart", max_restarts=100, backoff=0.0),
     )  # fmt: skip
     with rf.from_actors(workers).gather_async(num_async=2).run("local") as run:
-        for kill in range(30):
-            for _ in range(5):
+        next(run)
+        for kill in range(12):
+            name = f"worker-{kill % 2}"
+            kill_worker(run, name)
+            while run.workers()[name]["restarts"] <= kill // 2:
                 next(run)
-            pid = run.workers()[f"worker-{kill % 2}"]["pid"]
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
-        for _ in range(10):
-            next(run)
+        pull(run, 10)
         assert run.ledger().balanced
-        restarts = sum(worker["restarts"] for worker in run.workers().values())
-        assert restarts >= 20
+        assert [worker["restarts"] for worker in run.workers().values()] == [6, 6]
 
 
 def test_a_crash_loop_ends_with_the_users_own_error_and_few_restarts() -> None:
     policy = rf.FailurePolicy(on_lost="restart", max_restarts=3, backoff=0.01)
     actors = rf.Actors.of(FailsInConstructor, 1, on_failure=policy)
-    before = time.monotonic()
     with rf.from_actors(actors).gather_async().run("local") as run:
         with pytest.raises(rf.ActorStartError, match=r"no such environment: 'Pong-v99'"):
             next(run)
         assert run.workers()["failsinconstructor-0"]["restarts"] == 3
-    assert time.monotonic() - before < 20
 
 
-def test_a_constructor_that_raises_is_one_clear_error_within_a_second() -> None:
-    before = time.monotonic()
+def test_a_constructor_that_raises_is_one_clear_error() -> None:
     with (
         rf.from_actors(rf.Actors.of(FailsInConstructor, 2)).gather_sync().run("local") as run,
         pytest.raises(rf.ActorStartError) as caught,
     ):
         next(run)
-    assert time.monotonic() - before < 1.5
     message = str(caught.value)
     assert message.startswith("LookupError: no such environment")
     assert "actors.py" in message.splitlines()[1], "the user's own line comes first"
@@ -163,11 +160,11 @@ def test_a_hung_worker_is_killed_at_its_deadline_with_all_it_started() -> None:
         started = time.monotonic()
         with pytest.raises(rf.WorkerLost, match="hung"):
             next(run)
-        assert 0.4 < time.monotonic() - started < 1.5
+        assert time.monotonic() - started >= 0.5, "and not before it"
 
 
 def test_children_of_an_actor_die_with_the_run() -> None:
     sleepers = rf.Actors.of(Sleeper, 1, 0.0, name="sleeper")
     with rf.from_actors(sleepers).gather_async().run("local") as run:
         child = next(run)
-    assert gone_within([child], 3.0)
+    assert gone([child])

@@ -32,6 +32,7 @@ def cluster() -> Iterator[Any]:
     """Two nodes on this machine, each with room for two workers."""
     from ray.cluster_utils import Cluster
 
+    ray.shutdown()  # the one that other tests share
     options = {"num_cpus": 2, "object_store_memory": 80 * 2**20}
     made = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
     made.add_node(**options)

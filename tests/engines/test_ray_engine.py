@@ -19,27 +19,20 @@ from rillflow.engines import ray as ray_module
 from rillflow.engines.base import ActorSpec, Completed, Event, Failed, Lost
 from rillflow.engines.ray import RayEngine, RayRef
 from rillflow.errors import ActorStartError, EngineError, OperatorError, WorkerLost
+from tests.engines.processes import PATIENCE, gone
 
 ray = pytest.importorskip("ray")
 
-pytestmark = [pytest.mark.ray, pytest.mark.proc]
+pytestmark = [pytest.mark.ray, pytest.mark.proc, pytest.mark.usefixtures("users_ray")]
 
 # Actors need not import this file, with all that it imports, to find their classes in it.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def users_ray() -> Iterator[None]:
-    """A Ray that the user has started; every test leaves it running."""
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=200 * 2**20,
-    )
-    yield
-    ray.shutdown()
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take long to start an actor."""
+    monkeypatch.setattr(ray_module, "_STARTING", PATIENCE)
 
 
 class Worker:
@@ -70,24 +63,6 @@ class Publish(rf.Operator):  # type: ignore[type-arg]
         to = ctx.sources if self.to is None else self.to
         ctx.send(to, "set_weights", self.version, version=self.version)
         return item
-
-
-def gone(pids: list[int], seconds: float = 5.0) -> bool:
-    """Whether all processes end within the time."""
-    deadline = time.monotonic() + seconds
-    while any(alive(pid) for pid in pids):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 # -- items and messages ----------------------------------------------------------------------------
@@ -289,22 +264,22 @@ def engine() -> Iterator[RayEngine]:
     engine.close()
 
 
-def events_of(engine: RayEngine, count: int, seconds: float) -> list[Event]:
+def events_of(engine: RayEngine, count: int) -> list[Event]:
     """The first `count` events; several may come together."""
-    deadline, found = time.monotonic() + seconds, list[Event]()
+    deadline, found = time.monotonic() + PATIENCE, list[Event]()
     while len(found) < count and (left := deadline - time.monotonic()) > 0:
         found += engine.wait(left)
-    assert len(found) >= count, f"{found} in {seconds} s"
+    assert len(found) >= count, f"{found} in {PATIENCE} s"
     return found
 
 
-def first_event(engine: RayEngine, seconds: float) -> Event:
-    return events_of(engine, 1, seconds)[0]
+def first_event(engine: RayEngine) -> Event:
+    return events_of(engine, 1)[0]
 
 
 def test_the_death_of_an_idle_actor_is_noticed(engine: RayEngine) -> None:
     os.kill(engine.pids()["worker-0"], signal.SIGKILL)
-    event = first_event(engine, 2.0)
+    event = first_event(engine)
     assert isinstance(event, Lost)
     assert event.reason.startswith("ActorDiedError: ")
     assert "\n" not in event.reason
@@ -315,7 +290,7 @@ def test_the_death_of_an_idle_actor_is_noticed(engine: RayEngine) -> None:
 def test_an_idle_actor_reports_a_message_that_failed(engine: RayEngine) -> None:
     for _ in range(2):
         engine.tell("worker-0", "fail", engine.put(None), False, None)
-        event = first_event(engine, 5.0)
+        event = first_event(engine)
         assert isinstance(event, Failed)
         assert event.request is None
         assert event.failure.type_name == "LookupError"
@@ -332,7 +307,7 @@ def lost_object() -> Any:
     owner = ray.remote(num_cpus=0)(Owner).remote()
     [ref] = ray.get(owner.put.remote())
     ray.kill(owner)
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
             ray.get(ref)
@@ -349,7 +324,7 @@ def test_a_message_whose_data_is_lost_is_reported(engine: RayEngine, alone: bool
     engine.tell("worker-0", "set_weights", ref, False, None)
     if not alone:
         engine.request("worker-0", 1, "line", 0)
-    event, *answer = events_of(engine, 1 if alone else 2, 10.0)
+    event, *answer = events_of(engine, 1 if alone else 2)
     assert isinstance(event, Failed)
     assert event.request is None
     assert alone or isinstance(answer[0], Completed)
@@ -373,11 +348,11 @@ def workers_and_run(on_failure: Any) -> tuple[Any, dict[str, int]]:
     return run, {name: about["pid"] for name, about in run.workers().items()}
 
 
-def test_a_killed_worker_raises_within_two_seconds() -> None:
+def test_a_killed_worker_raises() -> None:
     run, pids = workers_and_run("raise")
     with run, pytest.raises(WorkerLost, match="'worker-1'"):  # noqa: PT012
         os.kill(pids["worker-1"], signal.SIGKILL)
-        deadline = time.monotonic() + 2.0
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             next(run)
     assert gone(list(pids.values()))
@@ -387,15 +362,12 @@ def test_a_killed_worker_is_restarted_with_the_newest_weights() -> None:
     run, pids = workers_and_run("restart")
     with run:
         os.kill(pids["worker-1"], signal.SIGKILL)
-        version = 10
-        while True:
+        deadline, incarnation = time.monotonic() + PATIENCE, 0
+        while incarnation == 0:
+            assert time.monotonic() < deadline
             name, incarnation, weights = next(run)
-            version += 1
-            if incarnation == 1:
-                break
-            assert version < 5000
         assert name == "worker-1"
-        assert weights > 0
+        assert weights >= 10
         assert run.workers()["worker-1"]["pid"] != pids["worker-1"]
         assert run.workers()["worker-1"]["restarts"] == 1
         assert run.ledger().balanced
@@ -405,7 +377,7 @@ def test_a_flow_goes_on_without_a_killed_worker() -> None:
     run, pids = workers_and_run("shrink")
     with run:
         os.kill(pids["worker-1"], signal.SIGKILL)
-        deadline = time.monotonic() + 2.0
+        deadline = time.monotonic() + PATIENCE
         while run.counters["shrunk"] == 0 and time.monotonic() < deadline:
             next(run)
         assert run.counters["shrunk"] == 1
@@ -425,7 +397,11 @@ def run_script(script: str) -> subprocess.CompletedProcess[str]:
 # -- the engine and its Ray ------------------------------------------------------------------------
 
 
-def test_stop_ends_the_actors_and_leaves_the_users_ray(tmp_path: Any) -> None:
+def test_stop_ends_the_actors_and_leaves_the_users_ray(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_module, "_GRACE", PATIENCE)
+
     class Closing:
         def next(self) -> int:
             return os.getpid()
@@ -468,6 +444,17 @@ def test_an_actor_has_the_resources_of_its_group() -> None:
         flow = rf.from_actors(rf.Actors.of(Assigned, 1, resources=resources)).gather_sync()
         [[assigned]] = flow.take(1, engine="ray")
         assert assigned.get("CPU", 0) == resources.get("num_cpus", 0)
+
+
+def test_an_actor_for_which_there_is_no_room_is_one_clear_error(
+    engine: RayEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a Ray of our own, which never grows; that of a user may."""
+    monkeypatch.setattr(engine, "_alone", True)
+    actors = rf.Actors.of(Worker, 1, name="big")
+    spec = ActorSpec(rf.ActorInfo("big-0", 0, 0, 1), "process", b"", actors[0], {"num_cpus": 1e6})
+    with pytest.raises(EngineError, match="no room for actor 'big-0'"):
+        engine.start(spec)
 
 
 CONNECTING = """
@@ -514,12 +501,7 @@ import ray
 assert ray.is_initialized()
 run.stop()
 assert not ray.is_initialized()
-try:
-    big = rf.from_actors(rf.Actors.of(Source, 1, resources={"num_cpus": 1e6})).gather_sync()
-    big.take(1, engine="ray")
-except rf.EngineError as error:
-    assert "no room for actor 'source-0'" in str(error)
-    print(first.x[1])
+print(first.x[1])
 """
 
 

@@ -29,9 +29,14 @@ def test_it_is_the_flow_of_the_plan() -> None:
 
 
 @pytest.mark.proc
-@pytest.mark.parametrize("engine", ["sim", "local", pytest.param("ray", marks=pytest.mark.ray)])
-def test_it_runs(engine: str) -> None:
+@pytest.mark.parametrize(
+    "engine",
+    ["sim", "local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow])],
+)
+def test_it_runs(engine: str, request: pytest.FixtureRequest) -> None:
     """Six rounds of every worker are one row of figures, on every engine."""
+    if engine == "ray":
+        request.getfixturevalue("users_ray")
     rows = build(**QUICK).take(2, engine=engine)
     assert [row["steps"] for row in rows] == [6 * 2 * 2 * 20, 2 * 6 * 2 * 2 * 20]
     assert {"return_before", "return_after_1", "return_after_4", "return_after"} <= set(rows[-1])

@@ -122,6 +122,21 @@ def test_each_goes_on_from_the_state_of_the_other(algorithm: Any) -> None:
     assert_close(again.get_weights(), slow.get_weights(), atol=1e-4)
 
 
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_a_fragment_of_nothing_but_resets_teaches_nothing(framework: str) -> None:
+    """It comes about with one environment and fragments of one step."""
+    one = dict(zip(("numpy", "torch"), pair(a2c), strict=True))[framework]
+    empty = fragment(0, 1, 2).with_columns(valid=np.zeros((1, 2), bool))
+    before = one.get_weights()
+    gradients = one.compute_gradients(empty)
+    assert gradients.steps == 0
+    assert gradients.stats == {}
+    assert all((value == 0).all() for value in gradients.values.values())
+    assert one.train(empty, 2, 64).stats == {}
+    after = one.get_weights()
+    assert all((before[name] == after[name]).all() for name in before)
+
+
 def test_a_state_is_exact() -> None:
     """Also for minibatches that are drawn later."""
     first, second = pair(ppo)[0], pair(ppo, seed=1)[0]

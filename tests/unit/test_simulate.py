@@ -18,6 +18,7 @@ from rillflow.simulation import Calibration, simulate
 from rillflow.simulation.learn import calibrate
 from rillflow.simulation.rehearsal import Rehearsal
 from rillflow.simulation.resize import resized
+from rillflow.simulation.stage import played
 
 
 class Worker:
@@ -67,7 +68,9 @@ def workers(count: int = 2, **options: Any) -> rf.Actors:
 
 def recorded(flow: rf.Flow[Any], latency: Any = 0.01, seconds: float = 0.05) -> Calibration:
     """A calibration without processes or waiting: the recorder also works on `sim`."""
-    return calibrate(flow.node, Sim(latency), seconds=seconds, seed=0, cores=8)
+    return calibrate(
+        lambda _: flow.node, Sim(latency), workers=2, seconds=seconds, seed=0, cores=8, largest=2
+    )
 
 
 # -- stated latencies ------------------------------------------------------------------------------
@@ -317,6 +320,129 @@ def test_measured_run_replayed_has_the_same_trace() -> None:
     ]
     assert first[-1][0] > 0
     assert again == [first, first]
+
+
+# -- larger items ----------------------------------------------------------------------------------
+
+
+def work(parts: list[int]) -> int:
+    """Takes longer for more parts."""
+    return sum(sum(range(40_000)) for _ in parts)
+
+
+def grown(flow: rf.Flow[Any], group: rf.Actors, largest: int = 16) -> Calibration:
+    return calibrate(
+        lambda n: resized(flow.node, group, n), Sim(0.001), workers=2, seconds=0.02, seed=0,
+        cores=8, largest=largest,
+    )  # fmt: skip
+
+
+def test_operator_takes_longer_for_a_round_of_more_workers() -> None:
+    """Its time is measured on several sizes, and is a line through them."""
+    group = workers(2)
+    flow = rf.from_actors(group).gather_sync().for_each(work, name="train")
+    calibration = grown(flow, group)
+    line = calibration.growth["train"]
+    assert set(line.seen) == {2, 4, 8, 16}
+    assert 5 < line.at(16) / line.at(2) < 9
+    few, many = simulate(flow, workers=[2, 64], latencies=calibration, cores=None).rows
+    assert 20 < few.throughput / many.throughput < 45
+    assert many.limit == "driver"
+
+
+def test_costly_operator_is_not_really_called_again_and_again() -> None:
+    calls: list[int] = []
+
+    def train(parts: list[int], ctx: rf.Context) -> int:
+        calls.append(len(parts))
+        ctx.send(group, "set_weights", len(calls), version=len(calls))
+        ctx.mark("trained")
+        ctx.count("updates")
+        return work(parts)
+
+    group = workers(2)
+    flow = rf.from_actors(group).gather_sync().for_each(train, name="train")
+    calibration = grown(flow, group, largest=4)
+    assert calibration.costly == {"train"}
+    before = len(calls)
+    row = simulate(flow, workers=[32], latencies=calibration, items=40).rows[0]
+    assert len(calls) == before
+    assert row.items == 30
+    with rf.Flow(played(flow.node, calibration.scripts, calibration.costly)).run("sim") as run:
+        for _ in range(20):
+            next(run)
+        assert run.stats().operator("train").counters["updates"] == 20
+        assert run.ledger().balances()[0].done == {"trained": 40}
+        assert run.workers()["worker-1"]["in_flight"] == 0
+        assert run.ledger().balanced
+
+
+def test_operators_that_share_something_really_run() -> None:
+    class Store:
+        def __init__(self) -> None:
+            self.count = 0
+
+        def get_state(self) -> int:
+            return self.count
+
+        def set_state(self, state: int) -> None:
+            self.count = state
+
+    def write(parts: list[int], ctx: rf.Context) -> int:
+        ctx.shared("store", Store).count += 1
+        return work(parts)
+
+    def read(item: int, ctx: rf.Context) -> int:
+        return ctx.shared("store", Store).count
+
+    group = workers(2)
+    flow = rf.from_actors(group).gather_sync().for_each(write).for_each(read)
+    assert grown(flow, group, largest=2).costly == frozenset()
+
+
+def test_operator_before_one_that_asks_for_sizes_really_runs() -> None:
+    group = workers(2)
+    joined = rf.from_actors(group).gather_sync().for_each(lambda parts: [work(parts)] * len(parts))
+    assert grown(joined.combine(lambda part: [part]), group, largest=2).costly == frozenset()
+    assert grown(joined, group, largest=2).costly == {"for_each(lambda)"}
+
+
+def test_plan_may_look_at_the_number_of_workers() -> None:
+    def plan(count: int) -> rf.Flow[Any]:
+        sources = rf.from_actors(workers(count)).gather_async()
+        return sources.batch(count).for_each(double_all, name="train")
+
+    def double_all(items: list[int]) -> list[int]:
+        return [2 * item for item in items]
+
+    report = simulate(plan, workers=[1, 10], latencies={"worker": 0.1})
+    assert [round(row.throughput) for row in report.rows] == [10, 10]
+    with pytest.raises(BuildError, match="group= is for one flow"):
+        simulate(plan, workers=[1], latencies={"worker": 0.1}, group=workers())
+    with pytest.raises(BuildError, match="gives a flow; got 3"):
+        simulate(lambda count: 3, workers=[3], latencies={"worker": 0.1})  # type: ignore
+
+
+def test_steps_that_workers_tell_are_counted() -> None:
+    class Stepper(Worker):
+        def pop_metrics(self) -> dict[str, int]:
+            return {"steps": 5}
+
+    for gather in ("gather_sync", "gather_async"):
+        flow = getattr(rf.from_actors(rf.Actors.of(Stepper, 1, name="worker")), gather)()
+        report = simulate(flow, workers=[1, 8], latencies={"worker": 0.1})
+        assert [round(row.steps or 0) for row in report.rows] == [50, 400]
+        assert "steps/s" in str(report)
+
+
+def test_rows_are_told_as_soon_as_they_are_known() -> None:
+    seen: list[tuple[int, int]] = []
+    flow = rf.from_actors(workers()).gather_async()
+    simulate(
+        flow, workers=[1, 4], latencies={"worker": 0.1},
+        on_row=lambda row, report: seen.append((row.workers, len(report.rows))),
+    )  # fmt: skip
+    assert seen == [(1, 1), (4, 2)]
 
 
 # -- the report ------------------------------------------------------------------------------------

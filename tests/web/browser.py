@@ -52,7 +52,7 @@ class Browser:
             message["sessionId"] = session
         os.write(self._write, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._message(30.0)
+            answer = self._message(60.0)
             if answer.get("id") == number:
                 assert "error" not in answer, answer["error"]
                 result: dict[str, Any] = answer["result"]
@@ -127,7 +127,7 @@ class Tab:
     def text(self, selector: str) -> str:
         return str(self.js(f"document.querySelector({json.dumps(selector)}).innerText"))
 
-    def until(self, expression: str, seconds: float = 10.0) -> None:
+    def until(self, expression: str, seconds: float = 60.0) -> None:
         """Wait for something to become true in the page."""
         end = time.monotonic() + seconds
         while not self.js(f"!!({expression})"):

@@ -104,16 +104,17 @@ def test_another_thread_may_take_snapshots() -> None:
         advance(run, 1)
         watcher = threading.Thread(target=watch)
         watcher.start()
-        advance(run, 3000)
+        while len(taken) < 10 and watcher.is_alive():
+            advance(run, 300)
         stop.set()
         watcher.join()
-    assert taken
+    assert len(taken) >= 10
     items = [now["operators"][-1]["items"] for now in taken]
     assert items == sorted(items)
 
 
 def test_a_snapshot_of_thirty_operators_and_64_actors_is_cheap() -> None:
-    """Below 2 ms on an idle core; the bound leaves room for a busy one."""
+    """Below 2 ms of the processor; the bound leaves room for a slow one."""
     flow = rf.from_actors(rf.Actors.of(_Quiet, 64, name="worker"), "sample").gather_async()
     for _ in range(28):
         flow = flow.for_each(int)
@@ -129,6 +130,6 @@ class _Quiet:
 
 
 def _timed(call: Any) -> float:
-    begin = time.perf_counter()
+    begin = time.thread_time()
     call()
-    return time.perf_counter() - begin
+    return time.thread_time() - begin

@@ -1,4 +1,4 @@
-"""`rillflow bench`: run the benchmarks of the source tree."""
+"""`rillflow bench`: run the benchmarks of the source tree, or profile an algorithm."""
 
 from __future__ import annotations
 
@@ -13,13 +13,23 @@ from rillflow.cli.problems import Usage
 
 _DESCRIPTION = """\
 Run a benchmark; without a name, list those that there are. They come with the source tree, not with
-the installed package. What follows the name goes to the benchmark."""
+the installed package. What follows the name goes to the benchmark. With --profile, which is always
+there, say where the time of an algorithm goes: rillflow bench --profile ppo CartPole-v1."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """List, or run one."""
+    if "--profile" in arguments[:1]:
+        from rillflow.cli import profile
+
+        return profile.main(arguments[1:])
     parser = Parser("bench", _DESCRIPTION)
     parser.add_argument("name", nargs="?", metavar="NAME", help="such as core")
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="an algorithm, operator by operator (see `rillflow bench --profile --help`)",
+    )
     parser.add_argument("rest", nargs="*", metavar="ARGUMENT", help="for the benchmark itself")
     first = list(arguments[:1])
     options = parser.parse(first)
@@ -55,4 +65,9 @@ def _listed(found: dict[str, Path]) -> list[str]:
     for name, path in found.items():
         doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         lines.append(f"  {name:<14}{doc.partition(chr(10))[0]}")
-    return ["benchmarks", *lines, "", "rillflow bench NAME runs one"]
+    return [
+        "benchmarks",
+        *lines,
+        "",
+        "rillflow bench NAME runs one; rillflow bench --profile ALGORITHM ENV profiles training",
+    ]

@@ -101,19 +101,36 @@ class Program:
         """The name of an actor while the program runs."""
         return f"{self.group_names[handle.group.uid]}-{handle.index}"
 
+    @cached_property
+    def places(self) -> dict[Node, int]:
+        """How many shards each parallel node has, without looking at what they are made of."""
+        counts: dict[Node, int] = {}
+        for node in self.nodes:
+            if not node.parallel:
+                continue
+            if node.kind == "transform":
+                counts[node] = counts[node.inputs[0]]
+            elif node.kind == "shards":
+                keep = node["keep"]
+                every = sum(counts[input_] for input_ in node.inputs)
+                counts[node] = every if keep is None else len(keep)
+            else:
+                counts[node] = len(node["actors"])
+        return counts
+
     def shards(self, node: Node) -> list[Shard]:
         """The shards behind a parallel node."""
-        if node.kind == "transform":
-            return [
-                Shard(s.actor, s.method, s.source, (*s.chain, node))
-                for s in self.shards(node.inputs[0])
-            ]
+        behind: list[Node] = []
+        while node.kind == "transform":
+            behind.append(node)
+            node = node.inputs[0]
+        chain = tuple(reversed(behind))
         if node.kind == "shards":
             every = [shard for input_ in node.inputs for shard in self.shards(input_)]
-            keep = node["keep"]
-            return every if keep is None else [every[i] for i in keep]
+            kept = every if node["keep"] is None else [every[i] for i in node["keep"]]
+            return [Shard(s.actor, s.method, s.source, (*s.chain, *chain)) for s in kept]
         method = node.options.get("method", "fn")
-        return [Shard(actor, method, node, ()) for actor in node["actors"]]
+        return [Shard(actor, method, node, chain) for actor in node["actors"]]
 
 
 def _ordered(root: Node) -> Iterator[Node]:

@@ -70,7 +70,7 @@ class Learner:
         rows = self._rows(batch)
         everywhere = [rows_of.move(rows, policy.device) for policy in self.policies]
         figures: list[dict[str, Any]] = []
-        for _ in range(epochs):
+        for _ in range(epochs if rows_of.count(rows) else 0):
             for chosen in rows_of.orders(rows, minibatch, self.rng):
                 figures.append(self._gradients(everywhere, chosen))
                 self._step()
@@ -92,6 +92,11 @@ class Learner:
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
         """Gradients of the loss on a batch, without applying them."""
         rows = self._rows(batch)
+        if not rows_of.count(rows):  # a short fragment may hold nothing but resets
+            zeros = {
+                name: np.zeros(tuple(p.shape), np.float32) for name, p in self.parameters.items()
+            }
+            return Gradients(zeros, 0, {})
         stats = self._gradients([rows_of.move(rows, p.device) for p in self.policies], None)
         values = {
             name: np.array(parameter.grad.cpu().numpy())

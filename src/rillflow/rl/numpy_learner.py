@@ -63,7 +63,7 @@ class NumpyLearner:
         with blas_threads(self.config.num_learner_threads):
             rows = self._rows(batch)
             number = len(next(iter(rows.values())))
-            for _ in range(epochs):
+            for _ in range(epochs if number else 0):
                 for chosen in minibatches(number, minibatch, self.rng):
                     figures.append(self._gradient(rows, chosen))
                     self._step()
@@ -114,7 +114,13 @@ class NumpyLearner:
         return rows
 
     def _gradient(self, rows: Rows, chosen: Array | None) -> Figures:
-        """Leave the gradient of the chosen rows in the network; the loss's figures."""
+        """Leave the gradient of the chosen rows in the network; the loss's figures.
+
+        A short fragment may hold nothing but resets: there is nothing to learn from it.
+        """
+        if not len(next(iter(rows.values()))):
+            self.network.gradient[:] = 0
+            return {}
         if chosen is not None:
             rows = {name: column[chosen] for name, column in rows.items()}
         return self._loss(self.network, rows, self.config)

@@ -129,13 +129,14 @@ class AverageGradients(Operator[Any, Gradients]):
     def __call__(self, items: list[Gradients | Any]) -> Gradients:
         """One gradient for all."""
         gradients: list[Gradients] = [unpaired(item) for item in unpaired(items)]
-        steps = sum(g.steps for g in gradients)
+        steps = max(1, sum(g.steps for g in gradients))
         values: dict[str, Any] = {
             name: sum(np.asarray(g.values[name]) * (g.steps / steps) for g in gradients)
             for name in gradients[0].values
         }
+        told = [g for g in gradients if g.stats]  # of nothing but resets there are no figures
         stats = {
-            name: sum(g.stats[name] * (g.steps / steps) for g in gradients)
-            for name in gradients[0].stats
+            name: sum(g.stats[name] * (g.steps / steps) for g in told)
+            for name in (told[0].stats if told else ())
         }
         return Gradients(values, steps, stats)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from rillflow.simulation.recorder import Key
+from rillflow.simulation.growth import Growth
+from rillflow.simulation.recorder import Call, Key
+from rillflow.simulation.understudy import Script
 from rillflow.types import Header, Ref
 
 
@@ -28,21 +30,32 @@ class Calibration:
     """The outcome of a short real run. Give it to `simulate` again as `latencies`."""
 
     pipelines: dict[Key, list[Segment]]
-    operators: dict[str, list[tuple[float, float]]]
-    """processor time and waiting of the calls of each driver operator"""
+    operators: dict[str, list[Call]]
+    """calls of each operator of the driver"""
     per_message: float
     """processor time the driver needs to send or receive one message"""
     at_actor: dict[str, float]
     """by group: processor time a worker process needs for a message, beside the request's own"""
     transport: float
     """seconds a message is on its way"""
-    in_operators: float
-    """seconds of the driver's operators per answer"""
     engine: str
     seconds: float
     answers: int
     others: float
     """cores that other programs used meanwhile"""
+    growth: dict[str, Growth] = field(default_factory=dict)
+    """how the time of each operator of the driver grows with the size of its items"""
+    scripts: dict[str, Script] = field(default_factory=dict)
+    """what the operators of the driver were seen to do"""
+    costly: frozenset[str] = frozenset()
+    """those of them that an understudy can and should play"""
+
+    @property
+    def in_operators(self) -> float:
+        """Seconds per answer that operators of the driver really work in a rehearsal."""
+        names = [name for name in self.operators if name not in self.costly]
+        real = [call for name in names for call in self.operators[name]]
+        return sum(call.cpu + call.wait for call in real) / max(1, self.answers)
 
     @property
     def rate(self) -> float:

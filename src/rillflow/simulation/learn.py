@@ -15,22 +15,41 @@ from rillflow.simulation.calibration import Answer, Calibration, Segment
 from rillflow.simulation.meters import Meter
 from rillflow.simulation.recorder import Enough, Recorder, Seen
 from rillflow.simulation.rehearsal import Rehearsal
+from rillflow.simulation.sizing import Plan, sized
+from rillflow.simulation.stage import played
 from rillflow.types import Header
 
-_PATIENCE = 5.0
+_SIZING = 4.0
+"""seconds to find out how operators take larger items"""
+_PATIENCE = 2.0
 """seconds that the driver's own operators may really work to find out what was counted twice"""
 
 
-def calibrate(root: Node, engine: Engine, *, seconds: float, seed: int, cores: int) -> Calibration:
-    """Run a flow for `seconds` and learn from it; `cores` are those this machine has."""
+def calibrate(
+    plan: Plan, engine: Engine, *, workers: int, seconds: float, seed: int, cores: int, largest: int
+) -> Calibration:
+    """Run a flow for a while and learn from it.
+
+    Args:
+        plan: the flow on so many workers.
+        engine: where it runs.
+        workers: on how many.
+        seconds: how long.
+        seed: of the run.
+        cores: those this machine has.
+        largest: number of workers that will be simulated.
+    """
     recorder = Recorder(engine, seconds)
+    root = plan(workers)
     run: Run[object] = Run(root, recorder, seed=seed)
     with run:
         with suppress(Enough):
             for _ in run:
-                pass
+                recorder.came_out = True
         recorder.finish()
-    calibration = _learned(recorder)
+    calibration = sized(
+        plan, _learned(recorder), first=workers, largest=largest, seconds=_SIZING, seed=seed
+    )
     if 1 + len(recorder.meters) > cores:
         calibration = _without_crowding(root, calibration, recorder, cores, seed)
     return calibration
@@ -48,27 +67,25 @@ def _learned(recorder: Recorder) -> Calibration:
             "simulate: the flow gave no item while it was measured, so there is nothing to learn "
             "from. Let it run longer with measure_seconds=, or state the latencies."
         )
+    gaps = recorder.gaps
+    pipelines = {key: _with_gap(own, gaps.get(key[0], ())) for key, own in pipelines.items()}
     at_actor = _per_group(meters)
-    operators_cpu = sum(cpu for cpu, _ in _flat(recorder.operators))
+    operators_cpu = sum(call.cpu for calls in recorder.operators.values() for call in calls)
     inline = sum(one.header.cpu for one in recorder.seen
                  if recorder.specs[one.actor].placement == "driver")  # fmt: skip
     own = max(0.0, window.driver_cpu - operators_cpu - inline)
     return Calibration(
         pipelines=pipelines,
-        operators=recorder.operators,
+        # the first call of an operator pays for caches; it is not like the others
+        operators={n: c[1:] if len(c) > 3 else c for n, c in recorder.operators.items()},
         per_message=own / recorder.messages if recorder.messages else 0.0,
         at_actor=at_actor,
         transport=_transport(recorder, at_actor),
-        in_operators=sum(map(sum, _flat(recorder.operators))) / len(recorder.seen),
         engine=recorder.name,
         seconds=window.seconds,
         answers=len(recorder.seen) - recorder.before,
         others=window.others,
     )
-
-
-def _flat(calls: dict[str, list[tuple[float, float]]]) -> list[tuple[float, float]]:
-    return [call for of_one in calls.values() for call in of_one]
 
 
 def _without_crowding(
@@ -80,9 +97,10 @@ def _without_crowding(
     had. The measured run is simulated as it was; what the actors have to wait for cores there is
     what was counted twice, as far as the kernel has really seen them wait for one.
     """
-    most = int(min(2000, _PATIENCE / max(calibration.in_operators, 1e-9)))
+    most = int(min(1000, _PATIENCE / max(calibration.in_operators, 1e-9)))
     engine = Rehearsal(calibration, cores=cores, transport=calibration.transport, answers=most)
-    run: Run[object] = Run(root, engine, seed=seed)
+    played_root = played(root, calibration.scripts, calibration.costly)
+    run: Run[object] = Run(played_root, engine, seed=seed)
     with run, suppress(Enough):
         for _ in run:
             pass
@@ -105,6 +123,14 @@ def _without_crowding(
             for key, segments in calibration.pipelines.items()
         },
     )
+
+
+def _with_gap(segments: list[Segment], gaps: Sequence[float]) -> list[Segment]:
+    """Answers of a thread with what it waits for the interpreter between two of them."""
+    gap = max(0.0, statistics.fmean(gaps)) if gaps else 0.0
+    if not gap:
+        return segments
+    return [tuple(replace(one, wait=one.wait + gap) for one in segment) for segment in segments]
 
 
 def _per_group(meters: Sequence[Meter]) -> dict[str, float]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from rillflow.engines.latency import Seconds
@@ -18,20 +17,22 @@ from rillflow.graph.program import Program
 from rillflow.simulation.calibration import Calibration
 from rillflow.simulation.learn import calibrate
 from rillflow.simulation.rehearsal import Bounded, Rehearsal
-from rillflow.simulation.report import SimulationReport
+from rillflow.simulation.report import SimulationReport, SimulationRow
 from rillflow.simulation.resize import resized, source_group
+from rillflow.simulation.sizing import Plan
+from rillflow.simulation.stage import played
 from rillflow.simulation.trial import trial
 
 Latencies = Literal["measured"] | Calibration | Mapping[str, Seconds]
 
-_FEWEST, _EACH = 2000, 30
+_FEWEST, _EACH = 1000, 20
 """answers per simulated run: in all, and of each worker"""
-_PATIENCE = 20.0
+_PATIENCE = 2.0
 """seconds that the driver's own operators may really work in one simulated run"""
 
 
 def simulate(
-    flow: Flow[Any],
+    flow: Flow[Any] | Callable[[int], Flow[Any]],
     *,
     workers: Sequence[int],
     latencies: Latencies = "measured",
@@ -42,14 +43,19 @@ def simulate(
     transport: float | None = None,
     seed: int = 0,
     measure_seconds: float = 2.0,
+    on_row: Callable[[SimulationRow, SimulationReport], object] | None = None,
 ) -> SimulationReport:
     """Predict throughput, utilisation, staleness and bottleneck of a flow on N workers, for each N.
 
+    flow        a flow, of which one group of actors is made larger; or a function that makes the
+                flow for a number of workers, for a plan that looks at it
     latencies   "measured": run the flow for `measure_seconds` on the `local` engine, on at most as
                 many workers as there are cores, and use what was seen: how long requests and
                 operators take, how much of that is processor time, what a message costs. Virtual
                 workers then give recorded items and execute nothing; the driver's operators do
-                run, so that weights are sent and items dropped as they would be.
+                run, so that weights are sent and items dropped as they would be. How much longer
+                they take for larger items, such as rounds of more workers, is measured too; costly
+                ones do not run again and again, but what they did is repeated.
                 A mapping from actor or operator names to seconds (waiting), `Cpu(seconds)`
                 (processor time) or functions of a random generator: nothing is measured, and the
                 flow's own code runs, in virtual time.
@@ -57,8 +63,10 @@ def simulate(
     cores       processors that the workers and the driver share; None: as many as needed
     items       items at the output per simulated run; or `seconds` of virtual time; by default as
                 many as 30 answers of each worker give
-    group       the source actors whose number varies, if there are several groups
+    group       the source actors whose number varies, if there are several groups and `flow` is
+                one flow
     transport   seconds a message takes one way; by default as measured, or none
+    on_row      called with each row, and the report so far, as soon as it is known
 
     >>> class Worker:
     ...     def next(self): return 1
@@ -69,26 +77,30 @@ def simulate(
     [10, 100]
     """
     _require(flow, workers, cores, items, seconds, measure_seconds)
-    source = source_group(flow.node, group)
+    plan, source = _plan(flow, group, max(workers))
     calibration: Calibration | None = None
     if isinstance(latencies, Calibration):
         calibration = latencies
     elif latencies == "measured":
-        calibration = _measure(flow.node, source, measure_seconds, seed)
+        calibration = _measure(plan, source, measure_seconds, seed, max(workers))
     else:
-        latencies = _stated(flow.node, latencies)
-    rows = []
+        latencies = _stated(plan(workers[0]), latencies)
+    origin = "stated latencies" if calibration is None else str(calibration)
+    report = SimulationReport([], source.name, cores, origin, calibration)
     for count in workers:
+        root = plan(count)
         answers = None if items or seconds else _answers(count, calibration)
         limits = {"cores": cores, "answers": answers, "seconds": seconds}
         if calibration is not None:
             way = calibration.transport if transport is None else transport
             engine: Bounded = Rehearsal(calibration, transport=way, **limits)
+            root = played(root, calibration.scripts, calibration.costly)
         else:
             engine = Bounded(latencies, transport=transport or 0.0, **limits)  # type: ignore[arg-type]
-        rows.append(trial(resized(flow.node, source, count), engine, count, items, seed))
-    origin = "stated latencies" if calibration is None else str(calibration)
-    return SimulationReport(rows, source.name, cores, origin, calibration)
+        report.rows.append(trial(root, engine, count, items, seed))
+        if on_row is not None:
+            on_row(report.rows[-1], report)
+    return report
 
 
 def _stated(root: Node, latencies: object) -> dict[str, Seconds]:
@@ -119,11 +131,34 @@ def _answers(workers: int, calibration: Calibration | None) -> int:
     return wanted if cost * wanted <= _PATIENCE else max(8 * workers, int(_PATIENCE / cost))
 
 
-def _measure(root: Node, source: Actors, seconds: float, seed: int) -> Calibration:
+def _plan(
+    flow: Flow[Any] | Callable[[int], Flow[Any]], group: Actors | None, count: int
+) -> tuple[Plan, Actors]:
+    """The flow as a function of the number of workers, and the group that these are."""
+    if isinstance(flow, Flow):
+        source = source_group(flow.node, group)
+        return lambda workers: resized(flow.node, source, workers), source
+    if group is not None:
+        raise BuildError("simulate: group= is for one flow; a function makes its own groups.")
+    made = flow(count)
+    if not isinstance(made, Flow):
+        raise BuildError(f"simulate: a function of the workers' number gives a flow; got {made!r}.")
+    sources = [node["actors"] for node in Program(made.node).nodes if node.kind == "actors"]
+    source = next((one for one in sources if one.count == count), sources[0])
+    return lambda workers: flow(workers).node, source
+
+
+def _measure(plan: Plan, source: Actors, seconds: float, seed: int, most: int) -> Calibration:
+    """Run for a while on at most as many workers as there are cores; then look at larger items."""
     here = os.cpu_count() or 1
-    with suppress(BuildError):  # a flow that names its shards keeps all of them
-        root = resized(root, source, min(source.count, here))
-    return calibrate(root, Local(), seconds=seconds, seed=seed, cores=here)
+    count = min(source.count, here)
+    try:
+        plan(count)
+    except BuildError:  # a flow that names its shards keeps all of them
+        count = source.count
+    return calibrate(
+        plan, Local(), workers=count, seconds=seconds, seed=seed, cores=here, largest=most
+    )
 
 
 def _require(
@@ -131,7 +166,7 @@ def _require(
     seconds: float | None, measure_seconds: float,
 ) -> None:  # fmt: skip
     """Refuse what cannot be simulated, before anything starts."""
-    if not isinstance(flow, Flow):
+    if not isinstance(flow, Flow) and not callable(flow):
         raise BuildError(
             f"simulate takes a flow with one output; got {flow!r}. Gather a parallel flow first."
         )

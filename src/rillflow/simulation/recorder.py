@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,13 +16,22 @@ from rillflow.types import Header, Provenance, Ref
 
 T = TypeVar("T")
 Key = tuple[str, str, tuple[str, ...]]
-"""what a pipeline is: the group's uid, the source method, the names of its transforms"""
+"""what a pipeline is: the group's name, the source method, the names of its transforms"""
 _KEPT = 16
 """payloads kept per pipeline and number of items: they may be large, and hold descriptors"""
 
 
 class Enough(Exception):  # noqa: N818 - a signal: all that was wanted has been seen
     """Raised out of `wait` to end a run from inside."""
+
+
+class Call(NamedTuple):
+    """What one call of an operator of the driver took."""
+
+    cpu: float
+    wait: float
+    parts: int
+    """answers of actors that its item was made of: its size"""
 
 
 class Seen(NamedTuple):
@@ -50,13 +60,15 @@ class Recorder(Engine):
         self.enough = enough
         self.few = few
         self.seen: list[Seen] = []
-        self.operators: dict[str, list[tuple[float, float]]] = {}
-        """processor time and waiting of each call of each driver operator"""
+        self.operators: dict[str, list[Call]] = {}
+        """calls of each operator of the driver"""
         self.meters: dict[str, Meter] = {}
         self.specs: dict[str, ActorSpec] = {}
         self.messages = 0
         self.engine_cpu = 0.0
         """processor time of the driver inside the engine: sending and receiving"""
+        self.came_out = False
+        """whether the flow has given an item; said by whoever runs it"""
         self.before = 0
         """answers before the window opened"""
         self.window = Window()
@@ -68,6 +80,13 @@ class Recorder(Engine):
         self._in_flight: dict[str, int] = {}
         self._silent: set[str] = set()
         self._heard: set[str] = set()
+        self.gaps: dict[str, list[float]] = {}
+        """by group of threads: seconds between two answers in which none of them worked, though it
+        had something to do: it waited for the interpreter that it shares with the driver"""
+        self._supplied: dict[str, float] = {}
+        """when a thread had answered and had more to do"""
+        self._first_heard = math.inf
+        """when every actor that was asked had answered once"""
         self._counts: dict[Key, int] = {}
         self._payloads: dict[tuple[Key, int], deque[Ref | None]] = {}
 
@@ -85,7 +104,7 @@ class Recorder(Engine):
         if code not in self._keys:
             self._keys[code] = names_in(code)
         method, names = self._keys[code]
-        self._pipelines[actor, pipeline] = (self.specs[actor].handle.group.uid, method, names)
+        self._pipelines[actor, pipeline] = (group_of(self.specs[actor]), method, names)
         self.inner.install(actor, pipeline, code)
 
     def request(
@@ -114,6 +133,16 @@ class Recorder(Engine):
     def put(self, value: Any) -> Ref:
         return self.inner.put(value)
 
+    def lend(self, actor: str, value: Any) -> Ref:
+        return self.inner.lend(actor, value)
+
+    @property
+    def inline_seconds(self) -> float:
+        return self.inner.inline_seconds
+
+    def inline_busy(self) -> dict[str, float]:
+        return self.inner.inline_busy()
+
     def kill(self, actor: str) -> None:
         self.inner.kill(actor)
 
@@ -128,10 +157,10 @@ class Recorder(Engine):
 
     # -- observed ------------------------------------------------------------------------------
 
-    def spend(self, operator: str, wall: float, cpu: float) -> float:
-        if self.window.is_open:
+    def spend(self, operator: str, wall: float, cpu: float, parts: int = 1) -> float:
+        if self.window.is_open and parts:
             cpu = min(cpu, wall)
-            self.operators.setdefault(operator, []).append((cpu, wall - cpu))
+            self.operators.setdefault(operator, []).append(Call(cpu, wall - cpu, parts))
         return wall
 
     def flush(self) -> None:
@@ -175,8 +204,21 @@ class Recorder(Engine):
         self.seen.append(Seen(key, actor, pipeline, seq, header, payload, on_the_way))
         if actor in self.meters:
             self.meters[actor].answered(header, now)
+        if self.specs[actor].placement == "thread":
+            self._thread_answered(actor, header, now)
         if not self.window.is_open and not self._silent:
-            self._begin()
+            self._first_heard = min(self._first_heard, now)
+            # operators, too, are slow the first time; but some flows give hardly anything
+            if self.came_out or now >= self._first_heard + self.seconds:
+                self._begin()
+
+    def _thread_answered(self, actor: str, header: Header, now: float) -> None:
+        before = self._supplied.pop(actor, None)
+        if before is not None and self.window.is_open:
+            gaps = self.gaps.setdefault(group_of(self.specs[actor]), [])
+            gaps.append(now - before - header.wall)
+        if self._in_flight[actor]:
+            self._supplied[actor] = now
 
     def _shared(self, payload: Ref | None, like: tuple[Key, int]) -> Ref | None:
         """This payload, or one like it that was kept before."""
@@ -188,10 +230,10 @@ class Recorder(Engine):
         return known[0]
 
     def _begin(self) -> None:
-        """Every actor that was asked has answered once: constructors and imports are behind us."""
+        """Constructors and imports are behind us."""
         self.messages, self.engine_cpu, self.before = 0, 0.0, len(self.seen)
         for actor, pid in self.inner.pids().items():
-            self.meters[actor] = Meter(pid, self.specs[actor].handle.group.uid)
+            self.meters[actor] = Meter(pid, group_of(self.specs[actor]))
         self.window.open(self.seconds)
 
     def _stop_if_done(self) -> None:
@@ -210,6 +252,11 @@ class Recorder(Engine):
         """The run is over: read the clocks of the driver and the machine."""
         if self.window.is_open:
             self.window.close(sum(meter.cpu for meter in self.meters.values()))
+
+
+def group_of(spec: ActorSpec) -> str:
+    """The name of an actor's group, the same in every run of a plan."""
+    return spec.name.rpartition("-")[0]
 
 
 def names_in(code: bytes) -> tuple[str, tuple[str, ...]]:

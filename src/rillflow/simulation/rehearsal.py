@@ -2,7 +2,8 @@
 
 The actors themselves are not created, so their work costs nothing here. The driver's operators are
 really run, because they decide what happens: what is sent to whom, what is dropped, what comes
-next. Only their virtual cost is the recorded one.
+next; only costly ones have understudies. Their virtual cost is the recorded one, larger where their
+items are larger.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rillflow.engines.sim import Asked, Sim, SimActor, with_times
 from rillflow.errors import RunError
 from rillflow.graph.handles import ActorHandle
 from rillflow.simulation.calibration import Answer, Calibration
-from rillflow.simulation.recorder import Enough, names_in
+from rillflow.simulation.recorder import Enough, group_of, names_in
 from rillflow.types import Header, Ref
 
 MESSAGES = "(messages)"
@@ -80,6 +81,7 @@ class StandIn:
 
     def __init__(self, spec: ActorSpec, calibration: Calibration, rng: random.Random) -> None:
         self.handle = spec.handle
+        self.group = group_of(spec)
         self.version = 0
         self.calibration = calibration
         self.rng = rng
@@ -87,7 +89,7 @@ class StandIn:
 
     def install(self, pipeline: str, method: str, names: tuple[str, ...]) -> None:
         """Learn a pipeline: find what was recorded of it."""
-        self.scripts[pipeline] = self._script((self.handle.group.uid, method, names))
+        self.scripts[pipeline] = self._script((self.group, method, names))
 
     def _script(self, key: Any) -> Iterator[tuple[Answer, list[int]]]:
         segments = self.calibration.pipelines.get(key)
@@ -117,11 +119,6 @@ class StandIn:
             header = header._replace(items=((seq,),), version=self.version)
         return answer, header
 
-    def tell(self, method: str, payload: Ref, spread: bool, version: int | None) -> None:
-        """A message: only its version is remembered."""
-        if version is not None:
-            self.version = version
-
     def close(self) -> None:
         """Nothing is held."""
 
@@ -138,6 +135,12 @@ class Rehearsal(Bounded):
         self.waited: dict[str, float] = {}
         """by group: the same and what was spent waiting for a core"""
         self._inline: deque[tuple[SimActor, Event, float, float]] = deque()
+        self._owed = 0.0
+        """processor time of the driver for messages that it has not been charged with yet"""
+        self._told: dict[str, tuple[int, int | None]] = {}
+        """by actor: messages since its last request, and the newest version among them"""
+        self._before: dict[int, tuple[int, int | None]] = {}
+        """the same, by the request they came before"""
 
     def _make_host(self, spec: ActorSpec) -> StandIn:
         return StandIn(spec, self.calibration, self._model.rng)
@@ -154,57 +157,76 @@ class Rehearsal(Bounded):
 
     # -- the driver pays for every message -----------------------------------------------------
 
-    def request(self, actor: str, *rest: Any, **more: Any) -> None:
+    def request(self, actor: str, request: int, *rest: Any, **more: Any) -> None:
         self._pay(actor)
-        super().request(actor, *rest, **more)
+        if actor in self._told:
+            self._before[request] = self._told.pop(actor)
+        super().request(actor, request, *rest, **more)
 
     def tell(
         self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
     ) -> None:
-        self._pay(actor)
-
-        def job(it: SimActor) -> None:
-            it.host.tell(method, payload, spread, version)
-            self._time.work(self._at_actor(it), 0.0, lambda: self._next_job(it))
-
-        self._arrive(self._actors[actor], job)
+        if self._actors[actor].spec.placement != "driver":
+            self._owed += self.calibration.per_message
+        told, newest = self._told.get(actor, (0, None))
+        self._told[actor] = told + 1, newest if version is None else version
 
     def wait(self, timeout: float | None) -> list[Event]:
+        self._settle()
         events = super().wait(timeout)
         for event in events:
             self._pay(event.actor)
         return events
 
-    def spend(self, operator: str, wall: float, cpu: float) -> float:
+    def spend(self, operator: str, wall: float, cpu: float, parts: int = 1) -> float:
         calls = self.calibration.operators.get(operator)
-        if calls is None:  # it was not called during the measurement; then this is all we know
+        if calls is None or not parts:  # such a call was not measured; then this is all we know
             return self._occupy(operator, min(cpu, wall), max(0.0, wall - cpu))
-        return self._occupy(operator, *self._model.rng.choice(calls))
+        call = self._model.rng.choice(calls)
+        growth = self.calibration.growth.get(operator)
+        if growth is None or parts == call.parts:
+            return self._occupy(operator, call.cpu, call.wait)
+        # chance evens out within a larger item: it is like several of those that were measured
+        drawn = [call, *(self._model.rng.choice(calls) for _ in range(parts // call.parts - 1))]
+        longer = [growth.ratio(parts, one.parts) / len(drawn) for one in drawn]
+        cpu = sum(one.cpu * share for one, share in zip(drawn, longer, strict=True))
+        wait = sum(one.wait * share for one, share in zip(drawn, longer, strict=True))
+        return self._occupy(operator, cpu, wait)
 
     def _pay(self, actor: str) -> None:
         if self._actors[actor].spec.placement != "driver":
-            self._occupy(MESSAGES, self.calibration.per_message, 0.0)
+            self._owed += self.calibration.per_message
+        self._settle()
+
+    def _settle(self) -> None:
+        """Pay for what was sent; messages without a request are paid for together."""
+        owed, self._owed = self._owed, 0.0
+        self._occupy(MESSAGES, owed, 0.0)
 
     # -- actors --------------------------------------------------------------------------------
 
     def _at_actor(self, actor: SimActor) -> float:
-        return self.calibration.at_actor.get(actor.spec.handle.group.uid, 0.0)
+        return self.calibration.at_actor.get(actor.host.group, 0.0)
 
     def _perform(
         self, actor: SimActor, asked: Asked, fault: Fault | None
     ) -> tuple[Event, float, float]:
         spec = actor.spec
+        told, version = self._before.pop(asked.request, (0, None))
+        if version is not None:
+            actor.host.version = version
         answer, header = actor.host.answer(asked.pipeline, asked.seq)
         payload = None if answer.payload is None else _Here(answer.payload, spec.handle)
         event = Completed(spec.name, spec.incarnation, asked.request, header, payload)
-        uid = spec.handle.group.uid
-        self.stated[uid] = self.stated.get(uid, 0.0) + answer.wait
-        return event, answer.cpu + self._at_actor(actor), answer.wait
+        group = actor.host.group
+        self.stated[group] = self.stated.get(group, 0.0) + answer.wait
+        # messages are handled with the request they came before, as they leave with it
+        return event, answer.cpu + (1 + told) * self._at_actor(actor), answer.wait
 
     def _deliver(self, actor: SimActor, answer: Event) -> None:
         if isinstance(answer, Completed):
-            uid, header = actor.spec.handle.group.uid, answer.header
-            self.waited[uid] = self.waited.get(uid, 0.0) + header.wall - header.cpu
+            group, header = actor.host.group, answer.header
+            self.waited[group] = self.waited.get(group, 0.0) + header.wall - header.cpu
         super()._deliver(actor, answer)
 
     def _finish_after(self, actor: SimActor, answer: Event, cpu: float, wait: float) -> None:

@@ -14,6 +14,8 @@ class SimulationRow:
     workers: int
     throughput: float
     """items per second at the output"""
+    steps: float | None
+    """steps of environments per second; None: the workers tell none"""
     lag_mean: float
     """staleness: weights messages sent to a worker between a request and its answer, on average"""
     lag_max: int
@@ -22,6 +24,8 @@ class SimulationRow:
     driver's own work of sending, receiving and scheduling"""
     resources: dict[str, float]
     """busy share of the driver, each group of actors, each background operator, the cores"""
+    limit: str | None
+    """the resource that limits the throughput; None: nothing is saturated"""
     bottleneck: str
     """one sentence: what limits the throughput"""
     items: int
@@ -64,10 +68,13 @@ class SimulationReport:
 
     def _table(self) -> str:
         resources = list(dict.fromkeys(name for row in self.rows for name in row.resources))
-        lines = [["workers", "items/s", "lag mean", "lag max", *resources]]
+        told = any(row.steps is not None for row in self.rows)
+        steps = ["steps/s"] if told else []
+        lines = [["workers", "items/s", *steps, "lag mean", "lag max", *resources]]
         for row in self.rows:
             shares = [_share(row.resources.get(name)) for name in resources]
-            lines.append([str(row.workers), _rate(row.throughput), f"{row.lag_mean:.2f}",
+            steps = [_rate(row.steps or 0.0)] if told else []
+            lines.append([str(row.workers), _rate(row.throughput), *steps, f"{row.lag_mean:.2f}",
                           str(row.lag_max), *shares])  # fmt: skip
         return _columns(lines)
 

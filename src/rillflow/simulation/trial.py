@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from rillflow.engines.run import Run
 from rillflow.graph.node import Node
 from rillflow.scheduler.gather import Gather
-from rillflow.scheduler.stats import ResourceStats, verdict
+from rillflow.scheduler.stats import SATURATED, ResourceStats, verdict
 from rillflow.simulation.recorder import Enough
 from rillflow.simulation.rehearsal import MESSAGES, Bounded
 from rillflow.simulation.report import SimulationRow
@@ -41,6 +42,8 @@ def trial(root: Node, engine: Bounded, workers: int, items: int | None, seed: in
     run: Run[object] = Run(root, engine, seed=seed)
     with run:
         warm, times = _Moment(), [0.0]
+        steps = _Steps(engine)
+        run.on_metrics(steps.record)
         with suppress(Enough):
             for outputs, _ in enumerate(run, 1):
                 times.append(engine.clock)
@@ -58,14 +61,46 @@ def trial(root: Node, engine: Bounded, workers: int, items: int | None, seed: in
         return SimulationRow(
             workers=workers,
             throughput=counted / seconds if seconds > 0 else 0.0,
+            steps=steps.rate(since=warm.clock),
             lag_mean=(end.lag - warm.lag) / max(1, end.answers - warm.answers),
             lag_max=max(lags, default=0),
             operators=_operators(run, warm, end),
             resources={line.name: line.utilisation for line in resources},
+            limit=_limit(resources),
             bottleneck=_bottleneck(resources, engine.cores.count, end.clock - warm.clock),
             items=counted,
             seconds=seconds,
         )
+
+
+class _Steps:
+    """Steps of environments, as workers tell them with their answers."""
+
+    def __init__(self, engine: Bounded) -> None:
+        self.engine = engine
+        self.total = 0
+        self.moments: list[tuple[float, int]] = []
+        """when some came, and how many had come then; those of a round come together"""
+
+    def record(self, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
+        """One answer."""
+        steps = metrics.get("steps", 0)
+        if steps:
+            self.total += steps
+            now = self.engine.clock
+            if self.moments and self.moments[-1][0] == now:
+                self.moments.pop()
+            self.moments.append((now, self.total))
+
+    def rate(self, since: float) -> float | None:
+        """Per second, from one moment to a later one; None: nobody has told any."""
+        later = [moment for moment in self.moments if moment[0] >= since]
+        if len(later) < 3:  # too short for a warm-up
+            later = self.moments
+        if len(later) < 2:
+            return None
+        (first, before), (last, total) = later[0], later[-1]
+        return (total - before) / (last - first)
 
 
 def _counted(times: list[float], workers: int) -> tuple[int, float]:
@@ -113,7 +148,7 @@ def _operators(run: Run[Any], warm: _Moment, end: _Moment) -> dict[str, float]:
     shares = {}
     for name, busy in end.operators.items():
         node = nodes.get(name)
-        shards = len(run.program.shards(node)) if node is not None and node.parallel else 1
+        shards = run.program.places.get(node, 1) if node is not None else 1
         shares[name] = _share(busy - warm.operators.get(name, 0.0), seconds * shards)
     return shares
 
@@ -130,6 +165,12 @@ def _resources(run: Run[Any], engine: Bounded, warm: _Moment, end: _Moment) -> l
         share = _share(end.work - warm.work, seconds * engine.cores.count)
         lines.append(ResourceStats("cores", engine.cores.count, share))
     return lines
+
+
+def _limit(resources: list[ResourceStats]) -> str | None:
+    cores = [line for line in resources if line.name == "cores" and line.utilisation >= _FULL]
+    busiest = max(cores or resources, key=lambda line: line.utilisation)
+    return busiest.name if busiest.utilisation >= SATURATED else None
 
 
 def _bottleneck(resources: list[ResourceStats], cores: int | None, seconds: float) -> str:

@@ -105,7 +105,13 @@ def check_lost_workers_meet_their_policy(make_engine: MakeEngine) -> None:
         for group in groups.values():
             run.send(group, "tell", "weights", version=1)
             run.send(group[0], "die")
-        errors, reports = _until(run, 5.0, lambda reports: "restart-0" in _fresh(reports))
+        errors, reports = _until(
+            run,
+            60.0,
+            lambda reports: (
+                "restart-0" in _fresh(reports) and run.workers()["shrink-0"]["status"] == "gone"
+            ),
+        )
         assert [type(error) for error in errors] == [WorkerLost]
         assert "raise-0" in str(errors[0])
         (told,) = {tuple(told) for name, n, told in reports if (name, n) == ("restart-0", 0)} - {()}

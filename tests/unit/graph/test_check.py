@@ -105,9 +105,9 @@ def test_a_flow_on_256_workers_is_checked_in_under_50_ms() -> None:
     def seconds() -> float:
         each = [(f"env-{i}",) for i in range(256)]
         flow = ape_x(Actors.of(Worker, 256, each=each, name="worker"))
-        start = time.perf_counter()
+        start = time.thread_time()
         assert found(flow) == []
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     assert min(seconds() for _ in range(5)) < 0.05
 
