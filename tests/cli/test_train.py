@@ -198,3 +198,14 @@ def test_a_second_run_in_the_same_directory_is_refused(background: Background, c
     done = call("resume", str(background.run))
     assert done.code in (1, 2)
     assert done.err.count("\n") == 1
+
+
+def test_settings_that_suit_the_environment_are_told(call) -> None:
+    """But for those that a flag has changed."""
+    flags = ("--until", "steps=1", "--engine", "sim", "--num-workers", "0", "--gamma", "0.95")
+    done = call("train", "ppo", "Pendulum-v1", *flags)
+    assert done.code == 0
+    line = done.out.splitlines()[1]
+    assert line.startswith("settings that suit it: ")
+    assert "--activation relu" in line
+    assert "gamma" not in line

@@ -83,6 +83,16 @@ class Request:
         env = self.config.env
         return env if isinstance(env, str) else str(getattr(env, "__qualname__", env))
 
+    @property
+    def tuned(self) -> list[str]:
+        """A line with the settings that suit the environment and that no flag has changed."""
+        from rillflow.rl.tuned import tuned
+
+        suits = tuned(type(self.config), self.config.env)
+        used = [(n, value) for n, value in suits.items() if getattr(self.config, n) == value]
+        flags = [f"--{name.strip('_').replace('_', '-')} {shown(value)}" for name, value in used]
+        return [f"settings that suit it: {' '.join(flags)}"] if flags else []
+
 
 def add_request_flags(parser: Parser) -> None:
     """The algorithm and the environment, in both forms."""

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
                     f"{request.algorithm} on {request.env}, engine {job.engine_name}, "
                     f"seed {job.seed}, into {directory}"
                 )
-                lines = title, f"if resumed: {MEANING[level]}"
+                lines = title, *request.tuned, f"if resumed: {MEANING[level]}"
                 return Training(options, job, directory, lines, level).run(built)
             finally:
                 if not last_row(directory.metrics):  # it never began: nothing to keep
@@ -94,7 +94,7 @@ class Training:
         options: of the command line.
         job: what to do.
         directory: of the run, locked.
-        lines: to begin with: what is done, and how exactly it goes on if it is interrupted.
+        lines: to begin with: what is done, and what there is to know of it.
         exactness: the same in a word, for machines.
     """
 
@@ -103,11 +103,11 @@ class Training:
         options: Any,
         job: Job,
         directory: RunDirectory,
-        lines: tuple[str, str],
+        lines: tuple[str, ...],
         exactness: str,
     ) -> None:
         self.options, self.job, self.directory = options, job, directory
-        self.title, self.note = lines
+        self.title, *self.notes = lines
         self.exactness = exactness
 
     def run(self, built: Built, *, resumed: bool = False) -> int:
@@ -118,7 +118,7 @@ class Training:
 
         with ExitStack() as stack:
             url = opened_view(self.options, self.directory, stack)
-            notes = [self.note, *([f"view it at {url}"] if url else [])]
+            notes = [*self.notes, *([f"view it at {url}"] if url else [])]
             show = display_for(self.options, self.title, notes, self.job.until, self._facts(url))
             interrupts = stack.enter_context(Interrupts(heard(show)))
             keeper = stack.enter_context(keeper_for(self.options, self.directory))
