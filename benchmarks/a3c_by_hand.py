@@ -17,6 +17,7 @@ from a3c_work import Worker, gradient
 from rillflow.engines.base import ActorSpec, Completed
 from rillflow.engines.local import Local
 from rillflow.graph.handles import Actors
+from rillflow.types import ActorInfo
 
 _SPAWN = multiprocessing.get_context("spawn")
 
@@ -166,7 +167,8 @@ class OnOurEngine(ByHand):
         code = cloudpickle.dumps((Worker, (work,), {}))
         for handle in group:
             name = f"worker-{handle.index}"
-            self.engine.start(ActorSpec(name, handle.index, 0, 0, "process", code, handle))
+            info = ActorInfo(name, handle.index, incarnation=0, seed=0)
+            self.engine.start(ActorSpec(info, "process", code, handle))
             self.engine.install(name, "a3c", cloudpickle.dumps(("sample", [])))
             self._ask(name)
 

@@ -12,14 +12,23 @@ requirements() {
     sb3)      echo "stable-baselines3==2.9.* ale-py==0.12.* opencv-python-headless gymnasium==1.4.*" ;;
     tianshou) echo "tianshou==2.0.1 gymnasium==1.4.*" ;;
     torchrl)  echo "torchrl==0.14.* gymnasium" ;;
+    torchrl_replay) echo "torchrl==0.14.* numpy" ;;
     rllib)    echo "ray[rllib]==2.60.* ale-py==0.12.* opencv-python-headless gymnasium" ;;
     spark)    echo "pyspark==4.3.* gymnasium==1.4.* numpy" ;;
     *) return 1 ;;
   esac
 }
 
+# TorchRL's replay is compiled, and loads only beside the torch it was compiled for.
+torch_for() {
+  case "$1" in
+    torchrl_replay) echo "torch==2.14.*" ;;
+    *) echo "$TORCH_SPEC" ;;
+  esac
+}
+
 peers=("$@")
-[ ${#peers[@]} -eq 0 ] && peers=(sb3 tianshou torchrl rllib spark)
+[ ${#peers[@]} -eq 0 ] && peers=(sb3 tianshou torchrl torchrl_replay rllib spark)
 mkdir -p "$PEERS_VENVS" || exit 1
 failed=0
 for peer in "${peers[@]}"; do
@@ -32,8 +41,8 @@ for peer in "${peers[@]}"; do
   "$PY" -m venv "$folder" || { failed=1; continue; }
   set -f  # the stars below are for pip
   {
-    "$folder/bin/pip" install -q --disable-pip-version-check "$TORCH_SPEC" setuptools wheel &&
-    "$folder/bin/pip" install -q --disable-pip-version-check "$TORCH_SPEC" $wanted
+    "$folder/bin/pip" install -q --disable-pip-version-check "$(torch_for "$peer")" setuptools wheel &&
+    "$folder/bin/pip" install -q --disable-pip-version-check "$(torch_for "$peer")" $wanted
   } > "$folder/install.log" 2>&1 && touch "$folder/.ok"
   set +f
   if [ -f "$folder/.ok" ]; then

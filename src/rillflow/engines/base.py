@@ -118,6 +118,10 @@ class Engine(ABC):
     def put(self, value: Any) -> Ref:
         """Serialise a value once, for any number of `tell`s."""
 
+    def lend(self, actor: str, value: Any) -> Ref:
+        """As `put`, for one request to one actor: without a copy, if it lives in this process."""
+        return self.put(value)
+
     @abstractmethod
     def kill(self, actor: str) -> None:
         """End an actor at once; nothing more is heard of this incarnation."""
@@ -137,9 +141,21 @@ class Engine(ABC):
     def close(self) -> None:
         """End every actor and free everything; safe to call twice."""
 
-    def spend(self, operator: str, wall: float, cpu: float) -> float:
-        """An operator in the driver has worked for so long; returns what that is on this clock."""
+    def spend(self, operator: str, wall: float, cpu: float, parts: int = 1) -> float:
+        """An operator in the driver has worked for so long; returns what that is on this clock.
+
+        `parts`: how many answers of actors the item that it worked on is made of; 0: it had none.
+        """
         return wall
+
+    @property
+    def inline_seconds(self) -> float:
+        """Seconds the driver has worked for actors that live in it."""
+        return 0.0
+
+    def inline_busy(self) -> dict[str, float]:
+        """The same, by actor."""
+        return {}
 
     def cut(self, seed: int, clock: float) -> None:  # noqa: B027
         """The run was saved, or restored, here: go on from this seed (and virtual time)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -71,6 +72,10 @@ class Inside:
         self.inline: deque[tuple[InsideActor, Job]] = deque()
         """jobs of actors that live in the driver; done when it has nothing better to do"""
         self.threads: list[threading.Thread] = []
+        self.seconds = 0.0
+        """that the driver has worked for actors that live in it"""
+        self.busy: dict[str, float] = {}
+        """the same, by actor"""
 
     def start(self, spec: ActorSpec) -> None:
         inline = spec.placement == "driver"
@@ -95,10 +100,14 @@ class Inside:
     def run_inline(self) -> None:
         """One job of a driver actor."""
         actor, job = self.inline.popleft()
+        before = time.perf_counter()
         if actor.host is None and actor.alive:
             job(actor)
         else:
             actor.do(job)
+        took = time.perf_counter() - before
+        self.seconds += took
+        self.busy[actor.spec.name] = self.busy.get(actor.spec.name, 0.0) + took
 
     def kill(self, name: str) -> None:
         """No further job; a thread that is busy ends after it."""

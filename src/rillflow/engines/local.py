@@ -22,9 +22,9 @@ from typing import Any
 
 from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
 from rillflow.engines.inside import Inside, call_job, install_job, request_job, tell_job
-from rillflow.engines.serial import PackedRef, ValueRef, pack
+from rillflow.engines.serial import PackedRef, ValueRef, lend, pack
 from rillflow.engines.shm import ShmRef
-from rillflow.engines.wire import Message, Packet, Receiver, make_ref, packets
+from rillflow.engines.wire import Message, Packet, Receiver, make_ref, make_room, packets
 from rillflow.errors import EngineError
 from rillflow.types import Header, Provenance, Ref
 
@@ -39,6 +39,8 @@ class _Process:
     def __init__(self, spec: ActorSpec, threads: int) -> None:
         self.name, self.incarnation = spec.name, spec.incarnation
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        make_room(ours)
+        make_room(theirs)
         read, self.lifeline = os.pipe()
         environment = {**{variable: str(threads) for variable in _ONE_THREAD}, **os.environ}
         source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -86,6 +88,7 @@ class Local(Engine):
     """The local engine. `threads` caps the threads of numerical libraries in a worker."""
 
     name = "local"
+    now = staticmethod(time.monotonic)  # as it is: it is read several times for each item
 
     def __init__(self, *, threads: int = 1) -> None:
         if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
@@ -101,6 +104,8 @@ class Local(Engine):
         self._watched: dict[int, _Process] = {}
         """worker processes by each of their two descriptors"""
         self._events: deque[Event] = deque()
+        self._asleep = False
+        """the driver sleeps, or is about to: a thread that has an event wakes it"""
         self._inside = Inside(self._emit, self._events.append)
         self._dirty: list[_Process] = []
         self._owner = os.getpid()
@@ -169,6 +174,9 @@ class Local(Engine):
     def put(self, value: Any) -> Ref:
         return make_ref(pack(value))
 
+    def lend(self, actor: str, value: Any) -> Ref:
+        return lend(value) if actor in self._inside.actors else self.put(value)
+
     def kill(self, actor: str) -> None:
         self._inside.kill(actor)
         process = self._processes.pop(actor, None)
@@ -177,8 +185,12 @@ class Local(Engine):
             _kill_group(process)
             process.close()
 
-    def now(self) -> float:
-        return time.monotonic()
+    @property
+    def inline_seconds(self) -> float:
+        return self._inside.seconds
+
+    def inline_busy(self) -> dict[str, float]:
+        return dict(self._inside.busy)
 
     def pids(self) -> dict[str, int]:
         return {name: process.process.pid for name, process in self._processes.items()}
@@ -191,7 +203,8 @@ class Local(Engine):
             timeout = 0.0
         if self._dirty:
             self._send_collected(everything=timeout != 0.0)
-        for fd, mask in self._epoll.poll(timeout):
+        ready = self._epoll.poll(0.0) if timeout == 0.0 else self._sleep(timeout)
+        for fd, mask in ready:
             process = self._watched.get(fd)
             if process is None:
                 self._drain_wakeups()
@@ -204,6 +217,15 @@ class Local(Engine):
         while self._events:
             events.append(self._events.popleft())
         return events
+
+    def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Until a descriptor is ready. A thread first adds its event, then looks whether we sleep;
+        we look for events once more after we have said so: one of the two sees the other."""
+        self._asleep = True
+        try:
+            return self._epoll.poll(0.0 if self._events else timeout)
+        finally:
+            self._asleep = False
 
     def close(self) -> None:
         with self._lock:
@@ -322,13 +344,13 @@ class Local(Engine):
     def _emit(self, event: Event) -> None:
         """From any thread: queue an event and wake the driver."""
         self._events.append(event)
-        with contextlib.suppress(OSError):  # full: it is awake already; closed: nobody listens
-            self._wake_in.send(b"\0")
+        if self._asleep:
+            with contextlib.suppress(OSError):  # full: it is awake already; closed: nobody listens
+                self._wake_in.send(b"\0")
 
     def _drain_wakeups(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self._wake_out.recv(4096):
-                pass
+        with contextlib.suppress(BlockingIOError):  # if there is more, epoll will say so again
+            self._wake_out.recv(4096)
 
 
 def _sendable(payload: Ref | None) -> Ref | None:

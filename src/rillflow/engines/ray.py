@@ -36,7 +36,7 @@ import cloudpickle
 from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
 from rillflow.engines.inside import Inside, call_job, install_job, request_job, tell_job
 from rillflow.engines.ray_host import SMALL, RayActor, actor_class, decode, encode, is_small
-from rillflow.engines.serial import pack, unpack
+from rillflow.engines.serial import lend, pack, unpack
 from rillflow.errors import EngineError, UserFailure, describe_exception
 from rillflow.types import Header, Provenance, Ref, read
 
@@ -186,6 +186,9 @@ class RayEngine(Engine):
         sent = encode(pack(read(value)))
         return RayRef(sent if is_small(sent) else ray.put(sent))
 
+    def lend(self, actor: str, value: Any) -> Ref:
+        return lend(value) if actor in self._inside.actors else self.put(value)
+
     def kill(self, actor: str) -> None:
         self._inside.kill(actor)
         there = self._actors.pop(actor, None)
@@ -207,6 +210,13 @@ class RayEngine(Engine):
 
     def now(self) -> float:
         return time.monotonic()
+
+    @property
+    def inline_seconds(self) -> float:
+        return self._inside.seconds
+
+    def inline_busy(self) -> dict[str, float]:
+        return dict(self._inside.busy)
 
     def pids(self) -> dict[str, int]:
         """On their own machines; an actor that is not running yet is left out."""

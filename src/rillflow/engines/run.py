@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from rillflow.engines.base import Engine
+from rillflow.engines.base import Completed, Engine, Event
 from rillflow.engines.registry import make_engine
 from rillflow.errors import BuildError, RunError, WorkerLost
 from rillflow.graph.check import check
@@ -20,6 +20,7 @@ from rillflow.scheduler.envelope import Blocked, Envelope
 from rillflow.scheduler.ledger import Ledger
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.stats import RunStats
+from rillflow.scheduler.times import DriverTimes
 from rillflow.types import FailurePolicy, Header, Reaction, Ref
 
 T = TypeVar("T")
@@ -57,8 +58,7 @@ class Run(Generic[T]):
         self._stopped = False
         self._ended = False
         self._output: Envelope | None = None
-        self._begin = 0.0
-        self._waited = 0.0
+        self._times = DriverTimes()
         self._answered = False
         self._pulls = 0
         self._restore: dict[str, Any] | None = None
@@ -74,10 +74,16 @@ class Run(Generic[T]):
             raise StopIteration
         if not self._started:
             self._start()
+        engine, times = self.engine, self._times
         if self._output is not None:
+            back = engine.now()
+            times.back(back)
             self._output.release()
             self._output = None
-            self.engine.flush()  # a worker that was asked again starts at once
+            engine.flush()  # a worker that was asked again starts at once
+            times.messages += engine.now() - back
+        elif times.left is not None:  # a snapshot has let go of the item
+            times.back(engine.now())
         scheduler, errors = self._scheduler, self._scheduler.fleet.errors
         while True:
             self._pulls += 1
@@ -91,7 +97,10 @@ class Run(Generic[T]):
                 for ticket in pulled.tickets:
                     ticket.finish("delivered")
                 self._output = pulled
-                self.engine.flush()
+                before = engine.now()
+                engine.flush()
+                times.left = now = engine.now()
+                times.messages += now - before
                 return value  # type: ignore[no-any-return]
             if pulled is Blocked.PROGRESSED:
                 continue
@@ -117,7 +126,7 @@ class Run(Generic[T]):
             )
         self._started = self.engine.used = True
         self.engine.open(self._seed)
-        self._begin = self.engine.now()
+        self._times.start(self.engine.now())
         self._scheduler.start()
         if self._restore is None:
             self._scheduler.begin()
@@ -132,15 +141,31 @@ class Run(Generic[T]):
         if not fleet.expects_events:
             self._raise_errors()
             raise self._scheduler.deadlock(status)
-        before = self.engine.now()
-        self._take_events(fleet.until_next_timer())
-        self._waited += self.engine.now() - before
+        engine = self.engine
+        before, worked = engine.now(), engine.inline_seconds
+        events = engine.wait(fleet.until_next_timer())
+        # actors that live in the driver work while it waits: that is no waiting
+        worked = engine.inline_seconds - worked
+        came = engine.now()
+        if events or not worked:
+            path = fleet.operator_of(events[0]) if events else ""
+            self._times.waited_for(path, came - before - worked)
+        else:
+            self._times.messages += came - before - worked
+        self._handle(events)
+        self._times.messages += engine.now() - max(came, self._times.begin)
 
     def _take_events(self, timeout: float | None) -> None:
-        events = self.engine.wait(timeout)
-        if events and not self._answered:
+        engine = self.engine
+        before, worked = engine.now(), engine.inline_seconds
+        self._handle(engine.wait(timeout))
+        took = engine.now() - max(before, self._times.begin)
+        self._times.messages += max(0.0, took - (engine.inline_seconds - worked))
+
+    def _handle(self, events: list[Event]) -> None:
+        if events and not self._answered and any(map(_is_answer, events)):
             self._answered = True  # rates are those of a running flow, without its start-up
-            self._begin, self._waited = self.engine.now(), 0.0
+            self.count_from_now()
         handle = self._scheduler.fleet.handle
         for event in events:
             handle(event)
@@ -174,8 +199,13 @@ class Run(Generic[T]):
             final: RunStats | None = getattr(self, "_final", None)
             if final is not None:
                 return final
-        seconds = self.engine.now() - self._begin if self._started else 0.0
-        return report.run_stats(self._scheduler, seconds, self._waited)
+        now = self.engine.now() if self._started else self._times.begin
+        return report.run_stats(self._scheduler, self._times, now)
+
+    def count_from_now(self) -> None:
+        """Forget the times so far, such as those of a warm-up: shares and rates begin anew."""
+        self._times.start(self.engine.now())
+        self._scheduler.begin_counting()
 
     def ledger(self) -> Ledger:
         """What became of every request; `print` it."""
@@ -285,6 +315,10 @@ class Run(Generic[T]):
         if answer.lost:
             raise WorkerLost(f"actor {actor.name!r} was lost while it was asked for {method!r}.")
         return None if answer.payload is None else answer.payload.get()
+
+
+def _is_answer(event: Event) -> bool:
+    return isinstance(event, Completed) and not event.header.not_ready
 
 
 class _Answer:

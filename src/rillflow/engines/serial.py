@@ -55,6 +55,8 @@ def pack(value: Any, *, by_value: bool = True) -> Packed:
 
 
 _ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
+_BATCHES = "rillflow.batch"
+"""mappings to arrays, whose classes every process knows"""
 
 
 def _plain(value: Any, depth: int) -> bool:
@@ -66,6 +68,8 @@ def _plain(value: Any, depth: int) -> bool:
         return depth > 0 and all(_plain(v, depth - 1) for v in value)
     if kind is dict:
         return depth > 0 and all(type(k) is str and _plain(v, depth - 1) for k, v in value.items())
+    if kind.__module__ == _BATCHES:
+        return depth > 0 and all(_plain(v, depth - 1) for v in value.values())
     return kind.__module__ == "numpy" and not value.dtype.hasobject
 
 
@@ -102,3 +106,26 @@ class ValueRef(Ref):
 
     def get(self) -> Any:
         return self.value
+
+
+def lend(value: Any) -> Ref:
+    """For another thread of this process: arrays are not copied, and read-only over there."""
+    try:
+        return ValueRef(_lent(value))
+    except TypeError:  # what it is made of is not known here
+        return PackedRef.of(value, by_value=False)
+
+
+def _lent(value: Any) -> Any:
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is dict or kind.__module__ == _BATCHES:
+        return kind({name: _lent(part) for name, part in value.items()})
+    if kind is list or kind is tuple:
+        return kind([_lent(part) for part in value])
+    if kind.__module__ != "numpy" or kind.__name__ != "ndarray":
+        raise TypeError(kind)
+    view = value.view()
+    view.flags.writeable = False
+    return view

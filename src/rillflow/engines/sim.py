@@ -176,7 +176,7 @@ class Sim(Engine):
         events, self._ready = self._ready, []
         return events
 
-    def spend(self, operator: str, wall: float, cpu: float) -> float:
+    def spend(self, operator: str, wall: float, cpu: float, parts: int = 1) -> float:
         if self._model.measured:
             cpu = self._measured(f"driver:{operator}", min(cpu, wall))
             wait = self._measured(f"driver:{operator}:wait", max(0.0, wall - cpu))

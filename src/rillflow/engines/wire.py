@@ -21,10 +21,12 @@ from rillflow.types import Ref
 
 Message = tuple[tuple[Any, ...], Ref | None]
 
-INLINE = 32 * 1024
-"""payloads up to this size travel in the packet itself"""
+INLINE = 64 * 1024
+"""payloads up to this size travel in the packet itself; weights of small networks do"""
 _LARGEST = 160 * 1024
 """a packet must fit in the default socket buffer of Linux"""
+_ROOM = 1 << 20
+"""bytes of the send buffer that are asked for: an actor does not wait for a busy driver"""
 _MOST_FDS = 64
 _PLAIN, _PICKLED, _IN_BLOCK = b"\0", b"\1", b"\2"
 
@@ -74,6 +76,11 @@ class Packet:
             sock.sendmsg([self.data], [rights])
         else:
             sock.send(self.data)
+
+
+def make_room(sock: socket.socket) -> None:
+    """Let several packets wait on their way out; the system gives as much as it allows."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM)
 
 
 def packets(messages: list[Message]) -> Iterator[Packet]:

@@ -1,4 +1,4 @@
-"""Sums and minima over many numbers that change, each in a logarithm of their count."""
+"""Sums and minima over many numbers that change, without going over all of them each time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-class _Tree:
-    """A complete binary tree in one array: node i has the children 2i and 2i + 1, the root is 1.
+_TOP = 4096
+"""the highest level is at most so wide: NumPy goes over all of it in the time of a few calls"""
 
-    The leaves are the last half. All methods take many indices at once; the loops in them go over
-    the levels of the tree, never over the indices.
+
+class _Tree:
+    """A binary tree without its tip, in one array: node i has the children 2i and 2i + 1.
+
+    The leaves are the last half, and the highest level has `_top` nodes, from number `_top` on.
+    All methods take many indices at once; the loops in them go over the levels of the tree, never
+    over the indices.
     """
 
     _combine: ClassVar[np.ufunc]
@@ -27,6 +32,7 @@ class _Tree:
     def __init__(self, capacity: int) -> None:
         self.capacity = at_least("capacity", capacity, 1)
         self._size = 1 << (self.capacity - 1).bit_length()
+        self._top = min(self._size, _TOP)
         self._nodes: Floats = np.full(2 * self._size, self._neutral)
         self._pairs = self._nodes.reshape(-1, 2)
 
@@ -46,28 +52,23 @@ class _Tree:
         # parent several times: harmless, the result is the same). High levels are narrow, and a
         # whole level in one strided pass costs less than the indices of its changed nodes.
         width = self._size >> 1
-        while width > 4 * at.size:
-            at = at >> 1
-            pairs = self._pairs.take(at, axis=0)
-            self._nodes[at] = self._combine(pairs[:, 0], pairs[:, 1])
-            width >>= 1
-        while width:
-            below = self._pairs[width : 2 * width]
-            self._combine(below[:, 0], below[:, 1], out=self._nodes[width : 2 * width])
+        while width >= self._top:
+            if width > 4 * at.size:
+                at = at >> 1
+                pairs = self._pairs.take(at, axis=0)
+                self._nodes[at] = self._combine(pairs[:, 0], pairs[:, 1])
+            else:
+                below = self._pairs[width : 2 * width]
+                self._combine(below[:, 0], below[:, 1], out=self._nodes[width : 2 * width])
             width >>= 1
 
     def reduce(self, start: int = 0, end: int | None = None) -> float:
         """All numbers of `[start:end]` combined; the bounds mean what they mean in a slice."""
-        low, high, _ = slice(start, end).indices(self.capacity)
-        result = self._neutral
-        low, high = low + self._size, high + self._size
-        while low < high:
-            if low & 1:
-                result = float(self._combine(result, self._nodes[low]))
-            if high & 1:
-                result = float(self._combine(result, self._nodes[high - 1]))
-            low, high = (low + 1) >> 1, high >> 1
-        return result
+        numbers = self._nodes[self._size : self._size + self.capacity][start:end]
+        return float(self._combine.reduce(numbers, initial=self._neutral))
+
+    def _whole(self) -> float:
+        return float(self._combine.reduce(self._nodes[self._top : 2 * self._top]))
 
     def _leaves(self, indices: ArrayLike) -> Indices:
         at = np.atleast_1d(np.asarray(indices, dtype=np.int64))
@@ -92,7 +93,7 @@ class SumTree(_Tree):
     @property
     def total(self) -> float:
         """The sum of all numbers."""
-        return float(self._nodes[1])
+        return self._whole()
 
     def find(self, prefix: ArrayLike) -> Indices:
         """The first index whose running sum exceeds `prefix`, for each of many at once.
@@ -101,8 +102,15 @@ class SumTree(_Tree):
         beyond the total, which rounding can produce, gives the last index that is not zero.
         """
         rest = np.array(prefix, dtype=np.float64, ndmin=1)
-        at = np.ones(rest.shape, dtype=np.int64)
-        for _ in range(self._size.bit_length() - 1):
+        sums = np.zeros(self._top + 1)
+        np.cumsum(self._nodes[self._top : 2 * self._top], out=sums[1:])
+        at = np.searchsorted(sums[1:], rest, side="right")
+        # Where the running sum first reaches the whole it has grown: that number is not zero.
+        np.minimum(at, np.searchsorted(sums[1:], sums[-1]), out=at)
+        rest -= sums[at]
+        at += self._top
+        width = self._top
+        while width < self._size:
             pairs = self._pairs.take(at, axis=0)
             left = pairs[:, 0]
             # The second condition makes the promise above. A positive node has a positive child,
@@ -111,6 +119,7 @@ class SumTree(_Tree):
             right = (rest >= left) & (pairs[:, 1] > 0)
             rest -= left * right
             at = 2 * at + right
+            width <<= 1
         return at - self._size
 
 
@@ -129,4 +138,4 @@ class MinTree(_Tree):
     @property
     def smallest(self) -> float:
         """The minimum of all numbers."""
-        return float(self._nodes[1])
+        return self._whole()

@@ -17,7 +17,13 @@ from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.scheduler.actor import Actor, Request, Target
 from rillflow.scheduler.ledger import Ticket
 from rillflow.seeding import derive_seed
-from rillflow.types import ActorInfo, FailurePolicy, Ref
+from rillflow.types import ActorInfo, FailurePolicy, Header, Ref
+
+
+def _shortened(header: Header, wall: float) -> Header:
+    scale = wall / header.wall
+    times = tuple([seconds * scale for seconds in header.op_times])
+    return header._replace(wall=wall, op_times=times)
 
 
 class Fleet:
@@ -38,6 +44,8 @@ class Fleet:
         self.log: Callable[..., None] | None = None
         """told what happens, if somebody wants to know"""
         self._ids = itertools.count(1)
+        self.counted_from = 0.0
+        """when the counting of times began, on the engine's clock"""
 
     # -- life and death ------------------------------------------------------------------------
 
@@ -194,11 +202,19 @@ class Fleet:
             self.log("completed", actor.name, actor.incarnation, request.seq)
         actor.failures_in_a_row = 0
         actor.last_answer = now = self.engine.now()
-        actor.busy += event.header.wall
+        header = event.header
+        if header.wall > now - self.counted_from:  # it began before the counting did
+            header = _shortened(header, now - self.counted_from)
+        actor.busy += header.wall
         request.took = now - request.issued
-        request.target.completed(request, event.header, event.payload)
+        request.target.completed(request, header, event.payload)
         if actor.status == "leaving":
             self._leave_if_idle(actor)
+
+    def operator_of(self, event: Completed | Failed | Lost) -> str:
+        """The path of the operator that an event answers."""
+        request = None if isinstance(event, Lost) else self.by_request.get(event.request or 0)
+        return "" if request is None else request.target.operator
 
     def _pop(self, request_id: int) -> Request | None:
         request = self.by_request.pop(request_id, None)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rillflow.scheduler.route import Route
     from rillflow.scheduler.scheduler import Scheduler
 
+_NONE: dict[str, float] = {}
+
 
 class ItemRef(Ref):
     """One item of a payload that holds several."""
@@ -121,6 +123,9 @@ class Shard:
             stats.busy += seconds
         if header.metrics is not None:
             self.metrics.append((request.seq, header.metrics))
+            inside = self.op_stats[0].inside
+            for part, seconds in header.metrics.get("seconds", _NONE).items():
+                inside[part] = inside.get(part, 0.0) + seconds
 
     def deliver_metrics(self) -> None:
         """What came with the answers is told when their items are delivered, in the same order."""

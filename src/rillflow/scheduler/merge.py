@@ -137,9 +137,14 @@ class UnionStep:
 
     def _order(self) -> list[int]:
         alive = [i for i in range(len(self.children)) if i not in self.ended]
+        if len(alive) == 1:
+            return alive
         if self.as_ready:
-            return sorted(alive, key=lambda i: self.last_served[i])
-        return sorted(alive, key=lambda i: (self.used[i] / self.weights[i], i))
+            alive.sort(key=self.last_served.__getitem__)
+        else:  # sorting keeps the order of equals
+            turns = [used / weight for used, weight in zip(self.used, self.weights, strict=True)]
+            alive.sort(key=turns.__getitem__)
+        return alive
 
     def _serve(self, child: int, pulled: Pulled) -> Pulled:
         self.turns += 1

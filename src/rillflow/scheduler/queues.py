@@ -171,7 +171,7 @@ class BackgroundState:
     def _send(self, envelope: Envelope) -> None:
         fleet = self.scheduler.fleet
         whole = isinstance(envelope.value, Ref)
-        payload = envelope.value if whole else fleet.engine.put(envelope.read())
+        payload = envelope.value if whole else fleet.engine.lend(self.actor.name, envelope.read())
         fleet.request(self.actor, self, self.PIPELINE, envelope.tickets, payload)
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from rillflow.graph.node import Node
+from rillflow.scheduler.attribution import attribution
 from rillflow.scheduler.gather import Gather
 from rillflow.scheduler.merge import SplitStep
 from rillflow.scheduler.queues import DequeueStep, EnqueueStep
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.stats import OperatorStats, ResourceStats, RunStats, verdict
+from rillflow.scheduler.times import DriverTimes
 from rillflow.scheduler.transform import TransformStep
 
 
-def run_stats(scheduler: Scheduler, seconds: float, waited: float) -> RunStats:
+def run_stats(scheduler: Scheduler, times: DriverTimes, now: float) -> RunStats:
     """Everything measured so far."""
+    seconds, waited = now - times.begin, times.waited
     operators = [
         _operator(scheduler, node, name, seconds)
         for node, name in scheduler.program.names.items()
@@ -29,13 +32,14 @@ def run_stats(scheduler: Scheduler, seconds: float, waited: float) -> RunStats:
         verdict=verdict(resources, seconds),
         driver_waiting=min(1.0, waited / seconds) if seconds > 0 else 0.0,
         counters=dict(scheduler.fleet.counters),
+        times=attribution(scheduler, times, now),
     )
 
 
 def _operator(scheduler: Scheduler, node: Node, name: str, seconds: float) -> OperatorStats:
     stats = scheduler.stats_of(name)
     step = scheduler.steps.get(node)
-    places = len(scheduler.program.shards(node)) if node.parallel else 1
+    places = scheduler.program.places[node] if node.parallel else 1
     depth, capacity, in_flight = 0, None, 0
     if isinstance(step, Gather):
         depth, in_flight = len(step.waiting()), step.in_flight
@@ -47,7 +51,7 @@ def _operator(scheduler: Scheduler, node: Node, name: str, seconds: float) -> Op
         name=name,
         where=f"{places} actors" if node.parallel else "driver",
         items=stats.items,
-        rate=stats.items / seconds if seconds > 0 else 0.0,
+        rate=(stats.items - stats.items_before) / seconds if seconds > 0 else 0.0,
         busy=stats.busy,
         utilisation=_share(stats.busy, seconds * places),
         depth=depth,
@@ -65,7 +69,7 @@ def _background(scheduler: Scheduler, index: int, seconds: float) -> OperatorSta
         name=state.operator,
         where=state.actor.handle.group.placement,
         items=state.stats.items,
-        rate=state.stats.items / seconds if seconds > 0 else 0.0,
+        rate=(state.stats.items - state.stats.items_before) / seconds if seconds > 0 else 0.0,
         busy=state.stats.busy,
         utilisation=_share(state.stats.busy, seconds),
         depth=len(state.inqueue.items),

@@ -57,6 +57,8 @@ class Scheduler:
         self.waiting_states: dict[str, Any] = {}
         """restored states of shared things that nobody has asked for yet"""
         self.metrics_listeners: list[Listener] = []
+        self.inline_before: dict[str, float] = {}
+        """seconds of actors in the driver, by actor, when the counting began"""
         self.pull: Callable[[], Pulled]
         """the next item of the program, or why there is none"""
         self._pulls: dict[Node, Callable[[], Pulled]] = {}
@@ -251,6 +253,15 @@ class Scheduler:
         )
 
     # -- measuring -----------------------------------------------------------------------------
+
+    def begin_counting(self) -> None:
+        """Times are counted from now on: what the start took would hide what is usual."""
+        self.fleet.counted_from = self.fleet.engine.now()
+        self.inline_before = self.fleet.engine.inline_busy()
+        for stats in self.stats.values():
+            stats.begin_counting()
+        for actor in self.fleet.actors.values():
+            actor.busy = 0.0
 
     def stats_of(self, name: str) -> NodeStats:
         """Counters of one operator."""

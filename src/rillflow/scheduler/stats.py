@@ -6,14 +6,23 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from rillflow.scheduler.times import TimeShare
+
+SATURATED = 0.5
+"""what works less than this share of the time limits nothing"""
+
 
 @dataclass
 class NodeStats:
     """Counters of one operator, updated while the run goes on."""
 
     items: int = 0
+    calls: int = 0
+    """of an operator in the driver"""
     busy: float = 0.0
     """seconds spent in the operator's own code, over all its shards"""
+    inside: dict[str, float] = field(default_factory=dict)
+    """seconds of its parts, as actors tell them"""
     answers: int = 0
     round_trip: float = 0.0
     """seconds between request and answer, summed"""
@@ -22,6 +31,13 @@ class NodeStats:
     lag_sum: int = 0
     lag_max: int = 0
     counters: Counter[str] = field(default_factory=Counter)
+    items_before: int = 0
+    """when the counting of times began"""
+
+    def begin_counting(self) -> None:
+        """Times and rates begin anew; what was counted otherwise stays."""
+        self.busy, self.calls, self.items_before = 0.0, 0, self.items
+        self.inside.clear()
 
     def answered(self, round_trip: float, service: float, lag: int) -> None:
         """One request was answered."""
@@ -41,7 +57,7 @@ class OperatorStats:
     where: str
     items: int
     rate: float
-    """items per second since the run began"""
+    """items per second since the first answer"""
     busy: float
     """seconds its code worked, over all shards"""
     utilisation: float
@@ -78,6 +94,14 @@ class RunStats:
     driver_waiting: float
     """share of the time in which the driver had nothing to do"""
     counters: dict[str, int]
+    times: list[TimeShare] = field(default_factory=list)
+    """where the time of the driver went, then that of each group of actors"""
+
+    @property
+    def attributed(self) -> float:
+        """Share of the driver's time that is measured: all but what is left for scheduling."""
+        own = [t for t in self.times if t.where == "driver" and t.part_of is None]
+        return sum(line.share for line in own if line.kind != "rest")
 
     def operator(self, name: str) -> OperatorStats:
         """The line of one operator."""
@@ -114,7 +138,13 @@ class RunStats:
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
-        return "\n".join([*lines, "", self.verdict])
+        return "\n".join([*lines, "", *self._where_time_went(), self.verdict])
+
+    def _where_time_went(self) -> list[str]:
+        """The driver's time in a line; what is below a percent is left out."""
+        own = [t for t in self.times if t.where == "driver" and t.share >= 0.01]
+        told = [f"{line.share:.0%} {line.name}" for line in sorted(own, key=lambda t: -t.share)]
+        return [f"The driver's time: {', '.join(told)}."] if told else []
 
 
 def verdict(resources: list[ResourceStats], seconds: float) -> str:
@@ -122,7 +152,7 @@ def verdict(resources: list[ResourceStats], seconds: float) -> str:
     if not resources or seconds <= 0:
         return "Nothing has run yet."
     busiest = max(resources, key=lambda r: r.utilisation)
-    if busiest.utilisation < 0.5:
+    if busiest.utilisation < SATURATED:
         return (
             f"Nothing is saturated: the busiest, {busiest.name}, works "
             f"{busiest.utilisation:.0%} of the time; "

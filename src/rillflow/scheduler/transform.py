@@ -180,12 +180,14 @@ class TransformStep:
             value = envelope.value
             if transform.reads or not (isinstance(value, Ref) or transform.fn is not None):
                 value = envelope.read()  # an operator that takes references gets a round of them
-            return transform.feed(value, envelope.tickets)
+            outs = transform.feed(value, envelope.tickets)
+            value = envelope.value = None  # to let go of a large item takes time: the operator's
+            return outs
         except Exception as error:
             envelope.finish(f"error in {self.name}")
             self._raise(error)
         finally:
-            self._spent(wall, cpu)
+            self._spent(wall, cpu, len(envelope.tickets))
 
     def _is_lazy(self, value: Any) -> bool:
         if self.transform.reads or isinstance(value, Ref):
@@ -210,7 +212,7 @@ class TransformStep:
         except Exception as error:
             self._raise(error)
         finally:
-            self._spent(wall, cpu)
+            self._spent(wall, cpu, 0)
 
     def _raise(self, error: Exception) -> NoReturn:
         """An exception of user code becomes an error that names operator and line."""
@@ -218,12 +220,13 @@ class TransformStep:
             raise error
         raise OperatorError.build(describe_exception(error), self.path, None, error) from error
 
-    def _spent(self, wall: float, cpu: float) -> None:
+    def _spent(self, wall: float, cpu: float, parts: int) -> None:
         wall = time.perf_counter() - wall
         if self.counts_cpu:
             cpu = time.thread_time() - cpu
-            wall = self.scheduler.fleet.engine.spend(self.name, wall, cpu)
+            wall = self.scheduler.fleet.engine.spend(self.name, wall, cpu, parts)
         self.stats.busy += wall
+        self.stats.calls += 1
 
     # -- state and audit -----------------------------------------------------------------------
 

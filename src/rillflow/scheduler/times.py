@@ -1,0 +1,72 @@
+"""Where the driver's time goes: operators, waiting for whom, messages, the user's loop, the rest.
+
+The rest is what scheduling needs. It is not measured but what is left over, so that nothing is
+counted twice and nothing is hidden.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["operator", "waiting", "messages", "loop", "rest"]
+
+
+class DriverTimes:
+    """Seconds since a run's first answer, by the engine's clock."""
+
+    def __init__(self) -> None:
+        self.begin = 0.0
+        self.waited = 0.0
+        self.waiting: dict[str, list[float]] = {}
+        """seconds and times waited, by the path of what the driver waited for"""
+        self.loop = 0.0
+        """seconds in the body of the user's loop"""
+        self.messages = 0.0
+        """seconds in which messages were sent and received"""
+        self.left: float | None = None
+        """when the last item was given; None: the driver is at work"""
+        self.rounds = 0
+
+    def start(self, now: float) -> None:
+        """Everything is counted from now on."""
+        self.begin = now
+        self.waited = self.loop = self.messages = 0.0
+        self.waiting.clear()
+        self.rounds = 0
+
+    def waited_for(self, path: str, seconds: float) -> None:
+        """The driver had nothing to do until this answered."""
+        self.waited += seconds
+        entry = self.waiting.get(path)
+        if entry is None:
+            entry = self.waiting[path] = [0.0, 0]
+        entry[0] += seconds
+        entry[1] += 1
+
+    def back(self, now: float) -> None:
+        """The user's loop asks for the next item."""
+        if self.left is not None:
+            self.loop += now - max(self.left, self.begin)
+            self.left = None
+            self.rounds += 1
+
+    def in_loop(self, now: float) -> float:
+        """Seconds in the user's loop, up to now."""
+        return self.loop + (0.0 if self.left is None else now - max(self.left, self.begin))
+
+
+@dataclass(frozen=True)
+class TimeShare:
+    """One line of where time went, in the driver or in a group of actors."""
+
+    name: str
+    where: str
+    """`driver`, or the name of a group of actors"""
+    kind: Kind
+    calls: int
+    seconds: float
+    share: float
+    """of the wall time; in a group, of the time of all its actors together"""
+    part_of: str | None = None
+    """the operator that this is a part of, as an actor has told: it is counted there already"""
