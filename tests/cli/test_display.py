@@ -50,7 +50,7 @@ class Terminal:
 @pytest.mark.proc
 def test_the_display_shows_the_run(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, "train", "ppo", "CartPole-v1", *QUICK, "--engine", "local",
-                        "--until", "return=40", "--until", "steps=40000")  # fmt: skip
+                        "--until", "seconds=5")  # fmt: skip
 
     def whole(text: str) -> bool:
         """All there is to see, which is drawn piece by piece."""

@@ -122,9 +122,13 @@ class Shard:
             stats.items += 1
             stats.busy += seconds
         if header.metrics is not None:
-            self.metrics.append((request.seq, header.metrics))
+            # times are statistics; what is kept to be told later is part of a run's state, and
+            # a run that is repeated comes to the same one
+            metrics = dict(header.metrics)
+            times = metrics.pop("seconds", _NONE)
+            self.metrics.append((request.seq, metrics))
             inside = self.op_stats[0].inside
-            for part, seconds in header.metrics.get("seconds", _NONE).items():
+            for part, seconds in times.items():
                 inside[part] = inside.get(part, 0.0) + seconds
 
     def deliver_metrics(self) -> None:
