@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,10 @@ class Network:
 
     def __init__(self, spec: PolicySpec, seed: int = 0) -> None:
         self.spec = spec
-        shapes = spec.parameter_shapes
-        size = sum(int(np.prod(shape)) for shape in shapes.values())
+        ends = list(accumulate(prod(shape) for shape in spec.parameter_shapes.values()))
+        parts = zip(spec.parameter_shapes.items(), [0, *ends], ends, strict=False)
+        self._parts = [(name, slice(begin, end), shape) for (name, shape), begin, end in parts]
+        size = ends[-1]
         self.parameters: Floats = np.empty(size, np.float32)
         self.gradient: Floats = np.zeros(size, np.float32)
         self.weights = self.named(self.parameters)
@@ -115,13 +119,7 @@ class Network:
 
     def named(self, vector: Floats) -> Weights:
         """The parts of a vector like `parameters`, as arrays over the same memory, by name."""
-        parts: Weights = {}
-        begin = 0
-        for name, shape in self.spec.parameter_shapes.items():
-            end = begin + int(np.prod(shape))
-            parts[name] = vector[begin:end].reshape(shape)
-            begin = end
-        return parts
+        return {name: vector[part].reshape(shape) for name, part, shape in self._parts}
 
     def vector(self, named: Mapping[str, NDArray[Any]], out: Floats) -> None:
         """The inverse of `named`: write arrays of these names into a vector."""
