@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch  # noqa: F401 - the peers' imports are not part of their training time either
 from _driver import Tracker, arguments, emit
 
 import rillflow as rf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch  # noqa: F401 - the peer's imports are not part of its training time either
 from _driver import Tracker, arguments, emit
 
 import rillflow as rf
