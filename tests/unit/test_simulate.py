@@ -338,15 +338,18 @@ def grown(flow: rf.Flow[Any], group: rf.Actors, largest: int = 16) -> Calibratio
 
 
 def test_operator_takes_longer_for_a_round_of_more_workers() -> None:
-    """Its time is measured on several sizes, and is a line through them."""
+    """Its time is measured on several sizes, and is a line through them.
+
+    Real time is measured here, so the limits are wide: 8 and 32 are exact, 1 would be no growth.
+    """
     group = workers(2)
     flow = rf.from_actors(group).gather_sync().for_each(work, name="train")
     calibration = grown(flow, group)
     line = calibration.growth["train"]
     assert set(line.seen) == {2, 4, 8, 16}
-    assert 5 < line.at(16) / line.at(2) < 9
+    assert 2 < line.at(16) / line.at(2) < 30
     few, many = simulate(flow, workers=[2, 64], latencies=calibration, cores=None).rows
-    assert 20 < few.throughput / many.throughput < 45
+    assert 5 < few.throughput / many.throughput < 200
     assert many.limit == "driver"
 
 
