@@ -48,6 +48,9 @@ NOT_COUNTED = (
     "rillflow.rl.config",  # settings
     "rillflow.rl.q_learning",  # settings and loss
     "rillflow.rl.learner",
+    "rillflow.rl.learner_base",
+    "rillflow.rl.make_learner",
+    "rillflow.rl.numpy_learner",
     "rillflow.rl.meta_learner",
     "rillflow.rl.postprocess",
     "rillflow.rl.results",  # plain values

@@ -16,11 +16,12 @@ from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.rl import rows as rows_of
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.devices import learner_devices, portions, shares
-from rillflow.rl.results import Gradients, Learned, Loss, RowStats, TrainStats
+from rillflow.rl.learner_base import LearnerBase
+from rillflow.rl.results import Gradients, Loss, RowStats, TrainStats
 from rillflow.rl.rows import Rows
 
 
-class Learner:
+class Learner(LearnerBase):
     """Owns the policy that is being trained. Everything random draws from its own generator.
 
     Args:
@@ -39,7 +40,7 @@ class Learner:
         seed: int,
         devices: Sequence[str] | None = None,
     ) -> None:
-        self.config = config
+        super().__init__(config)
         torch.set_num_threads(config.num_learner_threads)
         names = learner_devices(config.num_gpus) if devices is None else tuple(devices)
         self.policies = [TorchPolicy(spec, seed, device) for device in names]
@@ -51,12 +52,6 @@ class Learner:
             self.parameters.values(), lr=config.lr, eps=1e-5, fused=True
         )
         self.rng = np.random.default_rng(seed)
-        self.version = 0
-        self.target: TorchPolicy | None = None
-        """a copy of the policy that changes only in `update_target`"""
-        self.target_freq = config.target_freq
-        """rows trained between two updates of it; None: somebody else sees to it"""
-        self.since_target = 0
         if self.target_freq is not None:
             self.target = TorchPolicy(spec, seed, names[0])
         self._spread()
@@ -77,12 +72,6 @@ class Learner:
         self.version += 1
         self._count_for_target(batch.steps)
         return _result(batch.steps, figures)
-
-    def learn(self, batch: SampleBatch, epochs: int = 1, minibatch: int | None = None) -> Learned:
-        """As `train`, with the weights that it led to."""
-        result = self.train(batch, epochs, minibatch)
-        rows = result.rows if isinstance(result, RowStats) else {}
-        return Learned(result.steps, result.stats, rows, self.get_weights(), self.version)
 
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The loss's figures on a batch, without learning from it."""
@@ -118,12 +107,6 @@ class Learner:
         """Make the target network equal to the one that is being trained."""
         if self.target is not None:
             self.target.model.load_state_dict(self.policy.model.state_dict())
-
-    def _count_for_target(self, steps: int) -> None:
-        self.since_target += steps
-        if self.target_freq is not None and self.since_target >= self.target_freq:
-            self.since_target %= self.target_freq
-            self.update_target()
 
     def _gradients(self, everywhere: Sequence[Rows], chosen: torch.Tensor | None) -> dict[str, Any]:
         """Leave the gradients of the chosen rows at the parameters; the loss's figures."""
@@ -187,16 +170,6 @@ class Learner:
         """Go on from these."""
         self.policy.set_weights(dict(weights))
         self._spread()
-
-    def get_target_weights(self) -> dict[str, Array]:
-        """A snapshot of the target network."""
-        assert self.target is not None, "this algorithm has no target network"
-        return self.target.get_weights()
-
-    def set_target_weights(self, weights: Mapping[str, Array]) -> None:
-        """Make them the target network's."""
-        assert self.target is not None, "this algorithm has no target network"
-        self.target.set_weights(dict(weights))
 
     def get_state(self) -> dict[str, Any]:
         """Everything that training goes on from, as plain data on any device's behalf.

@@ -14,13 +14,14 @@ from rillflow.batch import Array, SampleBatch
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.blas import blas_threads
 from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.learner_base import LearnerBase
 from rillflow.rl.minibatches import minibatches
-from rillflow.rl.results import Gradients, Learned, RowStats, TrainStats
+from rillflow.rl.results import Gradients, RowStats, TrainStats
 
 Figures = dict[str, Any]
 
 
-class NumpyLearner:
+class NumpyLearner(LearnerBase):
     """Owns the network that is being trained; what it does and saves equals `Learner`'s.
 
     Args:
@@ -39,17 +40,11 @@ class NumpyLearner:
         postprocess: Callable[[Network, Mapping[str, Array], Any], Rows],
         loss: Callable[[Network, Rows, Any], Figures],
     ) -> None:
-        self.config = config
+        super().__init__(config)
         self._postprocess, self._loss = postprocess, loss
         self.network = Network(spec, seed)
         self.optimizer = Adam(self.network.parameters, config.lr)
         self.rng = np.random.default_rng(seed)
-        self.version = 0
-        self.target: Network | None = None
-        """a copy of the network that changes only in `update_target`"""
-        self.target_freq = config.target_freq
-        """rows trained between two updates of it; None: somebody else sees to it"""
-        self.since_target = 0
         if self.target_freq is not None:
             self.target = Network(spec, seed)
 
@@ -70,12 +65,6 @@ class NumpyLearner:
         self.version += 1
         self._count_for_target(batch.steps)
         return _result(batch.steps, figures)
-
-    def learn(self, batch: SampleBatch, epochs: int = 1, minibatch: int | None = None) -> Learned:
-        """As `train`, with the weights that it led to."""
-        result = self.train(batch, epochs, minibatch)
-        rows = result.rows if isinstance(result, RowStats) else {}
-        return Learned(result.steps, result.stats, rows, self.get_weights(), self.version)
 
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The loss's figures on a batch, without learning from it."""
@@ -100,12 +89,6 @@ class NumpyLearner:
         """Make the target network equal to the one that is being trained."""
         if self.target is not None:
             self.target.parameters[:] = self.network.parameters
-
-    def _count_for_target(self, steps: int) -> None:
-        self.since_target += steps
-        if self.target_freq is not None and self.since_target >= self.target_freq:
-            self.since_target %= self.target_freq
-            self.update_target()
 
     def _rows(self, batch: SampleBatch) -> Rows:
         rows = self._postprocess(self.network, batch, self.config)
@@ -139,16 +122,6 @@ class NumpyLearner:
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Go on from these."""
         self.network.set_weights(weights)
-
-    def get_target_weights(self) -> dict[str, Array]:
-        """A snapshot of the target network."""
-        assert self.target is not None, "this algorithm has no target network"
-        return self.target.get_weights()
-
-    def set_target_weights(self, weights: Mapping[str, Array]) -> None:
-        """Make them the target network's."""
-        assert self.target is not None, "this algorithm has no target network"
-        self.target.set_weights(weights)
 
     def get_state(self) -> dict[str, Any]:
         """Everything that training goes on from, in the form of `Learner.get_state`."""
