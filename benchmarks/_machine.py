@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
-from pathlib import Path
 from typing import Any
+
+from rillflow.runs.facts import machine
 
 _PACKAGES = ("rillflow", "torch", "numpy", "gymnasium", "ray", "ale-py")
 
 
 def facts() -> dict[str, Any]:
     """Cores, processor, memory, system, and how busy it was."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    here = machine()
     return {
-        "cores": len(os.sched_getaffinity(0)),
-        "cpu": _cpu(),
-        "memory_gb": round(memory / 2**30, 1),
+        "cores": here["cores"],
+        "cpu": here["cpu"],
+        "memory_gb": round(here["memory"] / 2**30, 1),
         "system": platform.system(),
         "load_before": round(os.getloadavg()[0], 2),
     }
@@ -36,12 +37,3 @@ def versions() -> dict[str, str]:
 
         found["rillflow"] = __version__
     return found
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
