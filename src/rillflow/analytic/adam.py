@@ -9,6 +9,12 @@ import numpy as np
 from rillflow.policies.sampling import Floats
 
 
+_SWEEP = 32
+"""steps between two looks for averages that have become too small"""
+_NOTHING = np.float32(1e-32)
+"""far above the smallest normal number, and far below what could move a parameter"""
+
+
 class Adam:
     """Steps of a vector of parameters, in place; as `torch.optim.Adam` makes them."""
 
@@ -46,6 +52,18 @@ class Adam:
         np.divide(self.mean, free, out=free)
         free *= np.float32(self.lr / (1 - beta1**self.steps))
         self.parameters -= free
+        if self.steps % _SWEEP == 0:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Make averages that are nearly nothing nothing.
+
+        The average of a unit that is never active halves every few steps until it is below the
+        smallest normal number, where it stays, and where a processor is ten times slower.
+        """
+        np.abs(self.mean, out=self._free)
+        np.putmask(self.mean, self._free < _NOTHING, 0)
+        np.putmask(self.square, self.square < _NOTHING, 0)
 
 
 def clip_norm(gradient: Floats, most: float) -> None:

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 
-def blas_threads(number: int) -> AbstractContextManager[Any]:
+class blas_threads:  # noqa: N801 - used as a function is
     """Inside, matrix products use so many threads.
+
+    >>> with blas_threads(1):
+    ...     pass
 
     Those of small networks are over before a second thread has woken up: with more than one they
     are many times slower.
     """
-    return _controller().limit(limits=number, user_api="blas")  # type: ignore[no-any-return]
+
+    __slots__ = ("_before", "_number")
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __enter__(self) -> None:
+        # as `ThreadpoolController.limit`, which takes five times as long; a learner asks each time
+        self._before = [(library, library.get_num_threads()) for library in _libraries()]
+        for library, threads in self._before:
+            if threads != self._number:
+                library.set_num_threads(self._number)
+
+    def __exit__(self, *_: object) -> None:
+        for library, threads in self._before:
+            if threads != self._number:
+                library.set_num_threads(threads)
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    """Finds the libraries that are loaded, which takes milliseconds: once is enough."""
-    return ThreadpoolController()
+def _libraries() -> list[Any]:
+    """The libraries that are loaded; to find them takes milliseconds: once is enough."""
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
