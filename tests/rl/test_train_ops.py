@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rillflow as rf
-from rillflow.algorithms import a2c, a3c, ppo
+from rillflow.algorithms import a2c, a3c, dqn, ppo
 from rillflow.rl.metrics import ReportMetrics
 from rillflow.rl.replay import StoreToReplayBuffer, create_replay_actors
 from rillflow.rl.results import Gradients, TrainStats
@@ -47,7 +47,7 @@ def test_weights_are_serialised_once_per_version() -> None:
         run.engine.put = lambda value: puts.append(value) or put(value)  # type: ignore[method-assign,func-returns-value]
         next(run)
         next(run)
-    assert len(puts) == 3, "the first weights, and one set per training step"
+    assert len(puts) == 2, "the first weights, and those of the one step that a round followed"
 
 
 def test_gradients_go_to_their_source_alone() -> None:
@@ -57,7 +57,7 @@ def test_gradients_go_to_their_source_alone() -> None:
         for _ in range(6):
             next(run)
         told = [event for event in run.trace if event[1] == "tell"]
-    assert len(told) == 2 + 6, "both at the start, then one per gradient"
+    assert len(told) == 2 + 5, "both at the start, then one per gradient that a request followed"
 
 
 def test_the_average_of_gradients_is_an_average() -> None:
@@ -113,3 +113,18 @@ def test_stored_batches_give_rows_without_figures_and_stay_unread() -> None:
     assert "entropy" not in rows[1]
     report = flow.node.options["fn"]
     assert report(rf.Ref())["steps"] == 0, "this reference cannot be read"
+
+
+def test_weights_of_updates_that_no_request_follows_are_not_sent() -> None:
+    """Four updates for each round of DQN's rollouts: workers are sent the last weights of each."""
+    workers = make(dqn, num_workers=2, learning_starts=32, training_intensity=3.2)
+    with dqn.plan(ParallelRollouts(workers), workers).run("sim", trace=True) as run:
+        for _ in range(40):
+            next(run)
+        told = [event for event in run.trace if event[1:4] == ("tell", "worker-0", "set_weights")]
+        versions = [event[4] for event in told]
+        asked = sum(event[1:3] == ("request", "worker-0") for event in run.trace)
+    assert workers.config.train_turns == 4
+    assert versions[:3] == [0, 4, 8]
+    assert versions == list(range(0, 40, 4))
+    assert len(versions) <= asked

@@ -57,6 +57,7 @@ class HostContext:
         )
 
     put = send
+    defer = send
     mark = send
     shared = send
     on_metrics = send

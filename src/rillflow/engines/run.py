@@ -141,6 +141,8 @@ class Run(Generic[T]):
         if not fleet.expects_events:
             self._raise_errors()
             raise self._scheduler.deadlock(status)
+        if fleet.behind:
+            fleet.catch_up()
         engine = self.engine
         before, worked = engine.now(), engine.inline_seconds
         events = engine.wait(fleet.until_next_timer())

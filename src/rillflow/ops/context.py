@@ -54,6 +54,14 @@ class Context(Protocol):
         """Serialise a value once, to send it to many actors."""
         ...
 
+    def defer(self, value: Any) -> Ref:
+        """As `put`, for a value that never changes: serialised only when it is really sent.
+
+        A message with a version leaves with the next request to its actor, unless a newer one has
+        replaced it by then.
+        """
+        ...
+
     def shared(self, key: str, make: Callable[[], T]) -> T:
         """What several operators of the driver share in one run, such as a learner; made once.
 

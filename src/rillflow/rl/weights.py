@@ -38,7 +38,7 @@ class Published:
     def send(self, ctx: Context, to: Actors | ActorHandle | Iterable[ActorHandle]) -> None:
         """Send them to workers; whoever has this version already is passed over."""
         if self._ref is None:
-            self._ref = ctx.put(self.workers.message(self.weights))
+            self._ref = ctx.defer(self.workers.message(self.weights))
         key = self.workers.weights_key
         ctx.send(to, "set_weights", self._ref, version=self.version, key=key)
 

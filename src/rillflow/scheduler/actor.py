@@ -16,6 +16,10 @@ from rillflow.scheduler.ledger import Ticket
 from rillflow.types import FailurePolicy, Header, Ref
 
 
+Message = tuple[str, Ref, bool, int | None]
+"""method, payload, whether the payload's elements are the arguments, version"""
+
+
 class Target(Protocol):
     """Whoever made a request: a shard of a gather, a background operator, a call."""
 
@@ -65,6 +69,8 @@ class Actor:
     handle: ActorHandle
     policy: FailurePolicy
     code: bytes
+    inline: bool = False
+    """it lives in the driver itself"""
     incarnation: int = 0
     status: Literal["live", "waiting", "leaving", "gone"] = "live"
     seq: int = 0
@@ -72,7 +78,10 @@ class Actor:
     """how many were sent to it"""
     versions_sent: int = 0
     last_version: dict[str, int] = field(default_factory=dict)
-    sticky: dict[str, tuple[str, Ref, bool, int | None]] = field(default_factory=dict)
+    sticky: dict[str, Message] = field(default_factory=dict)
+    """the newest message of each kind, for a new incarnation"""
+    unsent: dict[str, Message] = field(default_factory=dict)
+    """the newest versioned message of each kind that has not left yet"""
     requests: dict[int, Request] = field(default_factory=dict)
     held: dict[int, Ticket] = field(default_factory=dict)
     """tickets of items kept inside the actor by an operator there"""

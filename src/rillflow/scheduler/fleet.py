@@ -14,7 +14,8 @@ from collections.abc import Callable
 from rillflow.engines.base import ActorSpec, Completed, Engine, Failed, Lost
 from rillflow.errors import ActorStartError, OperatorError, UserFailure, WorkerLost
 from rillflow.graph.handles import ActorHandle, Actors
-from rillflow.scheduler.actor import Actor, Request, Target
+from rillflow.scheduler.actor import Actor, Message, Request, Target
+from rillflow.scheduler.deferred import Deferred
 from rillflow.scheduler.ledger import Ticket
 from rillflow.seeding import derive_seed
 from rillflow.types import ActorInfo, FailurePolicy, Header, Ref
@@ -39,6 +40,10 @@ class Fleet:
         self.errors: deque[Exception] = deque()
         self.timers: list[tuple[float, int, Callable[[], None]]] = []
         self.counters: Counter[str] = Counter()
+        self.behind: dict[str, Actor] = {}
+        """actors with messages that have not left yet"""
+        self.inline = 0
+        """requests on their way to actors that live in the driver"""
         self.paused = False
         """no shard makes a new request while the run is being saved or restored"""
         self.log: Callable[..., None] | None = None
@@ -52,7 +57,7 @@ class Fleet:
     def add(self, name: str, handle: ActorHandle, code: bytes) -> Actor:
         """A new actor, started at once."""
         policy = handle.group.policy or self.default_policy
-        actor = Actor(name, handle, policy, code)
+        actor = Actor(name, handle, policy, code, inline=handle.group.placement == "driver")
         self.actors[name] = self.by_uid[handle.uid] = actor
         self._start(actor)
         return actor
@@ -79,8 +84,10 @@ class Fleet:
         )
         for pipeline, code in actor.pipelines.items():
             self.engine.install(actor.name, pipeline, code)
-        for method, payload, spread, version in actor.sticky.values():
-            self.engine.tell(actor.name, method, payload, spread, version)
+        actor.unsent.clear()  # what is newest is sent again to a new incarnation
+        self.behind.pop(actor.name, None)
+        for message in actor.sticky.values():
+            self._send(actor, message)
 
     def install(self, actor: Actor, pipeline: str, code: bytes, target: Target) -> None:
         """Teach an actor a pipeline; repeated for each new incarnation."""
@@ -131,11 +138,15 @@ class Fleet:
             ident, actor, target, seq, tickets, self.engine.now(), own, actor.messages
         )
         actor.requests[ident] = self.by_request[ident] = request
+        if actor.inline:
+            self.inline += 1
         if actor.policy.timeout is not None and not actor.watched:
             actor.watched = True
             self.at(request.issued + actor.policy.timeout, lambda: self._watch(actor))
         if self.log is not None:
             self.log("request", actor.name, actor.incarnation, seq)
+        if actor.unsent:
+            self._send_unsent(actor)
         provenance = () if own else tuple(ticket.source for ticket in tickets)
         self.engine.request(actor.name, ident, pipeline, seq, payload, provenance)
 
@@ -146,6 +157,10 @@ class Fleet:
             next(self._ids), actor, target, -1, (), now, False, actor.messages, method
         )
         actor.requests[request.id] = self.by_request[request.id] = request
+        if actor.inline:
+            self.inline += 1
+        if actor.unsent:
+            self._send_unsent(actor)
         self.engine.call(actor.name, request.id, method, payload)
         return request
 
@@ -158,7 +173,12 @@ class Fleet:
         version: int | None = None,
         key: str | None = None,
     ) -> None:
-        """Send a message; handled before any request issued to the actor later."""
+        """Send a message; handled before any request issued to the actor later.
+
+        One with a version replaces those before it. It leaves with the next request or message to
+        the actor, or before the driver waits for others: of the weights of many updates that follow
+        each other the last are enough.
+        """
         if version is not None:
             channel = key or method
             if actor.last_version.get(channel) == version:
@@ -166,16 +186,46 @@ class Fleet:
             actor.last_version[channel] = version
             actor.versions_sent += 1
             key = channel  # weights are always given to a new incarnation
+        message = method, payload, spread, version
         if key is not None:
-            actor.sticky[key] = (method, payload, spread, version)
+            actor.sticky[key] = message
         if actor.status in ("live", "leaving"):
-            if self.log is not None:
-                self.log("tell", actor.name, method, version)
             actor.messages += 1
-            self.engine.tell(actor.name, method, payload, spread, version)
-            parked, actor.parked = actor.parked, []
-            for ask_again in parked:
-                ask_again()
+            if version is not None:
+                actor.unsent.pop(channel, None)  # it is the newest: behind those of other kinds
+                actor.unsent[channel] = message
+                self.behind[actor.name] = actor
+            else:
+                if actor.unsent:
+                    self._send_unsent(actor)
+                self._send(actor, message)
+            if actor.parked:
+                parked, actor.parked = actor.parked, []
+                for ask_again in parked:
+                    ask_again()
+
+    def catch_up(self) -> None:
+        """The driver is about to wait: whatever has not left leaves now.
+
+        While it works for an actor of its own it does not wait.
+        """
+        if not self.inline:
+            for actor in list(self.behind.values()):
+                self._send_unsent(actor)
+
+    def _send_unsent(self, actor: Actor) -> None:
+        unsent, actor.unsent = actor.unsent, {}
+        self.behind.pop(actor.name, None)
+        for message in unsent.values():
+            self._send(actor, message)
+
+    def _send(self, actor: Actor, message: Message) -> None:
+        method, payload, spread, version = message
+        if self.log is not None:
+            self.log("tell", actor.name, method, version)
+        if isinstance(payload, Deferred):
+            payload = payload.sendable()
+        self.engine.tell(actor.name, method, payload, spread, version)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -220,6 +270,8 @@ class Fleet:
         request = self.by_request.pop(request_id, None)
         if request is not None:
             del request.actor.requests[request_id]
+            if request.actor.inline:
+                self.inline -= 1
         return request
 
     def _failed(self, actor: Actor, event: Failed) -> None:

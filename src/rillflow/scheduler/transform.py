@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from rillflow.errors import BuildError, OperatorError, RillflowError, describe_exception
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
+from rillflow.scheduler.deferred import Deferred
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
 from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.transforms import Batch, Marks, Outs, make_transform
@@ -70,6 +71,10 @@ class DriverContext:
         if isinstance(value, Ref):
             return value
         return self._scheduler.fleet.engine.put(value)
+
+    def defer(self, value: Any) -> Ref:
+        """As `put`, but only when it is really sent."""
+        return Deferred(self._scheduler.fleet.engine, value)
 
     @property
     def seed(self) -> int:
