@@ -8,7 +8,6 @@ import numpy as np
 
 from rillflow.policies.sampling import Floats
 
-
 _SWEEP = 32
 """steps between two looks for averages that have become too small"""
 _NOTHING = np.float32(1e-32)

@@ -61,4 +61,4 @@ def huber_loss(errors: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
         costs *= weights
         slope *= weights
     slope *= np.float32(1 / len(errors))
-    return costs.mean(), slope
+    return np.add.reduce(costs) * np.float32(1 / len(costs)), slope

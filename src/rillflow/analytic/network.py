@@ -90,7 +90,8 @@ class Network:
         if self._value_head is None:
             self._backward(d_q, None)
         else:
-            self._backward(d_q - d_q.mean(0), d_q.sum(0)[None])
+            total = np.add.reduce(d_q, 0)
+            self._backward(d_q - total * np.float32(1 / len(d_q)), total[None])
 
     def _columns(self, obs: Array) -> Floats:
         return np.asarray(obs, np.float32).reshape(len(obs), self.spec.observation_size).T
@@ -138,4 +139,7 @@ class Network:
 
 def _dueling(advantages: Floats, value: Floats | None) -> Floats:
     """`losses.dueling`, of advantages [actions, N] and values [N]; without one, as they are."""
-    return advantages if value is None else advantages + (value - advantages.mean(0))
+    if value is None:
+        return advantages
+    # `mean` would take five times as long for a few numbers
+    return advantages + (value - np.add.reduce(advantages, 0) * np.float32(1 / len(advantages)))

@@ -122,6 +122,10 @@ class Engine(ABC):
         """As `put`, for one request to one actor: without a copy, if it lives in this process."""
         return self.put(value)
 
+    def give(self, actor: str, value: Any) -> Ref:
+        """As `put`, for one message to one actor: a plain copy, if it lives in this process."""
+        return self.put(value)
+
     @abstractmethod
     def kill(self, actor: str) -> None:
         """End an actor at once; nothing more is heard of this incarnation."""

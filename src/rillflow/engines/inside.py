@@ -97,17 +97,19 @@ class Inside:
         else:
             self.inline.append((actor, job))
 
-    def run_inline(self) -> None:
-        """One job of a driver actor."""
-        actor, job = self.inline.popleft()
-        before = time.perf_counter()
-        if actor.host is None and actor.alive:
-            job(actor)
-        else:
-            actor.do(job)
-        took = time.perf_counter() - before
-        self.seconds += took
-        self.busy[actor.spec.name] = self.busy.get(actor.spec.name, 0.0) + took
+    def run_inline(self, events: Callable[[], int]) -> None:
+        """Jobs of driver actors, until there is an event more."""
+        there = events()
+        while self.inline and events() == there:
+            actor, job = self.inline.popleft()
+            before = time.perf_counter()
+            if actor.host is None and actor.alive:
+                job(actor)
+            else:
+                actor.do(job)
+            took = time.perf_counter() - before
+            self.seconds += took
+            self.busy[actor.spec.name] = self.busy.get(actor.spec.name, 0.0) + took
 
     def kill(self, name: str) -> None:
         """No further job; a thread that is busy ends after it."""

@@ -177,6 +177,9 @@ class Local(Engine):
     def lend(self, actor: str, value: Any) -> Ref:
         return lend(value) if actor in self._inside.actors else self.put(value)
 
+    def give(self, actor: str, value: Any) -> Ref:
+        return lend(value, copy=True) if actor in self._inside.actors else self.put(value)
+
     def kill(self, actor: str) -> None:
         self._inside.kill(actor)
         process = self._processes.pop(actor, None)
@@ -197,7 +200,12 @@ class Local(Engine):
 
     def wait(self, timeout: float | None) -> list[Event]:
         if self._inside.inline:
-            self._inside.run_inline()
+            self._inside.run_inline(self._events.__len__)
+            if self._events and timeout != 0.0:
+                # the driver waited for itself: no need to ask the system about the others
+                if self._dirty:
+                    self._send_collected(everything=False)
+                return [self._events.popleft()]
             timeout = 0.0
         if self._events:
             timeout = 0.0

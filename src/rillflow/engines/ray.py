@@ -189,6 +189,9 @@ class RayEngine(Engine):
     def lend(self, actor: str, value: Any) -> Ref:
         return lend(value) if actor in self._inside.actors else self.put(value)
 
+    def give(self, actor: str, value: Any) -> Ref:
+        return lend(value, copy=True) if actor in self._inside.actors else self.put(value)
+
     def kill(self, actor: str) -> None:
         self._inside.kill(actor)
         there = self._actors.pop(actor, None)
@@ -197,7 +200,7 @@ class RayEngine(Engine):
 
     def wait(self, timeout: float | None) -> list[Event]:
         if self._inside.inline:
-            self._inside.run_inline()
+            self._inside.run_inline(self._arrived.qsize)
             timeout = 0.0
         while self._unsent:
             self._deliver(self._unsent.pop(0))

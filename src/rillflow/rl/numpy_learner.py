@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -169,10 +170,13 @@ class NumpyLearner(LearnerBase):
 def _result(steps: int, figures: list[Figures]) -> TrainStats:
     """Means of the figures that are one number per step; those of each row, one after another."""
     names = [name for name, value in figures[0].items() if np.ndim(value)] if figures else []
-    rows = {name: np.concatenate([f[name] for f in figures]) for name in names}
+    rows = {
+        name: figures[0][name] if len(figures) == 1 else np.concatenate([f[name] for f in figures])
+        for name in names
+    }
     return RowStats(steps, _mean(figures), rows) if rows else TrainStats(steps, _mean(figures))
 
 
 def _mean(figures: list[Figures]) -> dict[str, float]:
     names = [name for name, value in figures[0].items() if not np.ndim(value)] if figures else []
-    return {name: float(np.mean([float(f[name]) for f in figures])) for name in names}
+    return {name: math.fsum(float(f[name]) for f in figures) / len(figures) for name in names}

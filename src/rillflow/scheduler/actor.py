@@ -15,7 +15,6 @@ from rillflow.graph.handles import ActorHandle
 from rillflow.scheduler.ledger import Ticket
 from rillflow.types import FailurePolicy, Header, Ref
 
-
 Message = tuple[str, Ref, bool, int | None]
 """method, payload, whether the payload's elements are the arguments, version"""
 

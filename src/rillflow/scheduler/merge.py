@@ -101,6 +101,8 @@ class UnionStep:
         self.weights: tuple[float, ...] = node["weights"]
         self.units = node["units"]
         self.used = [0.0] * len(pulls)
+        self.levels = [0.0] * len(pulls)
+        """used / weight of each child"""
         self.last_served = [-1] * len(pulls)
         self.turns = 0
         self.ended: set[int] = set()
@@ -110,11 +112,20 @@ class UnionStep:
         """The next item of some child, or why there is none."""
         if self.outputs <= self.ended:
             return Blocked.ENDED
+        first = self._first()
+        pulled = self.children[first]()
+        if type(pulled) is Envelope or pulled is Blocked.PROGRESSED:
+            return self._serve(first, pulled)
+        return self._others(first, pulled)
+
+    def _others(self, first: int, pulled: Pulled) -> Pulled:
+        """The child whose turn it is has nothing: what the others have, if they may go before."""
         reasons: set[Blocked] = set()
         for child in self._order():
-            pulled = self.children[child]()
-            if type(pulled) is Envelope or pulled is Blocked.PROGRESSED:
-                return self._serve(child, pulled)
+            if child != first:
+                pulled = self.children[child]()
+                if type(pulled) is Envelope or pulled is Blocked.PROGRESSED:
+                    return self._serve(child, pulled)
             assert isinstance(pulled, Blocked)
             reasons.add(pulled)
             if pulled is Blocked.ENDED:
@@ -135,6 +146,14 @@ class UnionStep:
             return Blocked.WAITING
         return next((reason for reason in _PASSED_OVER if reason in reasons), Blocked.ENDED)
 
+    def _first(self) -> int:
+        """The child whose turn it is; the first of `_order`."""
+        turns = self.last_served if self.as_ready else self.levels
+        if not self.ended:
+            return turns.index(min(turns))
+        alive = [i for i in range(len(self.children)) if i not in self.ended]
+        return min(alive, key=turns.__getitem__)
+
     def _order(self) -> list[int]:
         alive = [i for i in range(len(self.children)) if i not in self.ended]
         if len(alive) == 1:
@@ -142,9 +161,12 @@ class UnionStep:
         if self.as_ready:
             alive.sort(key=self.last_served.__getitem__)
         else:  # sorting keeps the order of equals
-            turns = [used / weight for used, weight in zip(self.used, self.weights, strict=True)]
-            alive.sort(key=turns.__getitem__)
+            alive.sort(key=self.levels.__getitem__)
         return alive
+
+    def _charge(self, child: int, used: float) -> None:
+        self.used[child] = used
+        self.levels[child] = used / self.weights[child]
 
     def _serve(self, child: int, pulled: Pulled) -> Pulled:
         self.turns += 1
@@ -154,12 +176,13 @@ class UnionStep:
             self._join(child)
         if type(pulled) is not Envelope:
             # a turn was used without an output; in units it cost nothing, but the others go next
-            self.used[child] += 1.0 if self.units is None else 0.0
-            if self.units is not None:
+            if self.units is None:
+                self._charge(child, self.used[child] + 1.0)
+            else:
                 self._yield_turn(child)
             return pulled
         cost = 1.0 if self.units is None else self._cost(pulled)
-        self.used[child] += cost
+        self._charge(child, self.used[child] + cost)
         self.stats.items += 1
         if child in self.outputs:
             return pulled
@@ -176,25 +199,21 @@ class UnionStep:
 
     def _join(self, child: int) -> None:
         """No credit accrued while the child warmed up: it starts level with the others."""
-        others = [
-            self.used[i] / self.weights[i]
-            for i in range(len(self.children))
-            if i != child and i not in self.ended and i not in self.warming
-        ]
+        others = self._levels_of_others(child)
         if others:
             level = min(others) * self.weights[child]
-            self.used[child] = max(self.used[child], level)
+            self._charge(child, max(self.used[child], level))
 
     def _yield_turn(self, child: int) -> None:
         """Level with the next in line, plus a hair: who rejects everything starves nobody."""
-        others = [
-            self.used[i] / self.weights[i]
-            for i in range(len(self.children))
-            if i != child and i not in self.ended and i not in self.warming
-        ]
+        others = self._levels_of_others(child)
         if others:
             level = min(others) * self.weights[child]
-            self.used[child] = max(self.used[child], level + 1e-9 * max(1.0, level))
+            self._charge(child, max(self.used[child], level + 1e-9 * max(1.0, level)))
+
+    def _levels_of_others(self, child: int) -> list[float]:
+        passed_over = self.ended | self.warming | {child}
+        return [level for i, level in enumerate(self.levels) if i not in passed_over]
 
     def held(self) -> list[tuple[Ticket, ...]]:
         """Nothing: it passes items through."""
@@ -215,7 +234,9 @@ class UnionStep:
 
     def set_state(self, state: dict[str, list[float]]) -> None:
         """Restore credits and order."""
-        self.used, self.last_served = list(state["used"]), [int(i) for i in state["last_served"]]
+        self.last_served = [int(i) for i in state["last_served"]]
+        for child, used in enumerate(state["used"]):
+            self._charge(child, used)
         self.turns = state["turns"]  # type: ignore[assignment]
         self.ended = {int(i) for i in state["ended"]}
         self.warming = {int(i) for i in state["warming"]}

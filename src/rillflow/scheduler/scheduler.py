@@ -204,7 +204,12 @@ class Scheduler:
             targets = [self._actor(handle) for handle in to]
         single = len(args) == 1 and isinstance(args[0], Ref)
         # a reference that travels alone is forwarded; one among others has to be read
-        payload = args[0] if single else self.fleet.engine.put(tuple([read(a) for a in args]))
+        if single:
+            payload = args[0]
+        elif len(targets) == 1:
+            payload = self.fleet.engine.give(targets[0].name, tuple([read(a) for a in args]))
+        else:
+            payload = self.fleet.engine.put(tuple([read(a) for a in args]))
         for actor in targets:
             self.fleet.tell(actor, method, payload, not single, version, key)
 

@@ -136,6 +136,9 @@ class Recorder(Engine):
     def lend(self, actor: str, value: Any) -> Ref:
         return self.inner.lend(actor, value)
 
+    def give(self, actor: str, value: Any) -> Ref:
+        return self.inner.give(actor, value)
+
     @property
     def inline_seconds(self) -> float:
         return self.inner.inline_seconds
