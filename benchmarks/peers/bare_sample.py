@@ -1,4 +1,8 @@
-"""No library: the environment and a NumPy policy in a loop, in one process per worker."""
+"""No library: the environment and a NumPy policy in a loop, in one process per worker.
+
+The backend `single` is without a policy, too: one copy, as `gymnasium.make` gives it, and actions
+that were drawn before.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,25 @@ from multiprocessing.queues import Queue
 from typing import Any
 
 from _driver import arguments, emit, steps_per_second, tried
+
+
+def alone(env: str, seconds: float, out: Queue[Any]) -> None:
+    """One worker, one environment, nothing else."""
+    import gymnasium as gym
+
+    single = gym.make(env)
+    single.reset(seed=os.getpid())
+    actions = [single.action_space.sample() for _ in range(1000)]
+
+    def step() -> int:
+        for action in actions:
+            _, _, terminated, truncated, _ = single.step(action)
+            if terminated or truncated:
+                single.reset()
+        return len(actions)
+
+    step()
+    out.put(steps_per_second(step, seconds))
 
 
 def loop(backend: str, copies: int, env: str, policy: str, seconds: float, out: Queue[Any]) -> None:
@@ -49,8 +72,11 @@ if __name__ == "__main__":
     def measure(backend: str, copies: int, env: str) -> float:
         context = multiprocessing.get_context("spawn")
         out: Queue[Any] = context.Queue()
-        given = backend, copies, env, options.policy, options.secs, out
-        workers = [context.Process(target=loop, args=given) for _ in range(options.workers)]
+        target: Any = loop
+        given: tuple[Any, ...] = backend, copies, env, options.policy, options.secs, out
+        if backend == "single":
+            target, given = alone, (env, options.secs, out)
+        workers = [context.Process(target=target, args=given) for _ in range(options.workers)]
         for worker in workers:
             worker.start()
         total = sum(out.get(timeout=60) for _ in workers)

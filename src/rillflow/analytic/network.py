@@ -142,4 +142,5 @@ def _dueling(advantages: Floats, value: Floats | None) -> Floats:
     if value is None:
         return advantages
     # `mean` would take five times as long for a few numbers
-    return advantages + (value - np.add.reduce(advantages, 0) * np.float32(1 / len(advantages)))
+    mean: Floats = np.add.reduce(advantages, 0) * np.float32(1 / len(advantages))
+    return advantages + (value - mean)

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from rillflow.envs.guard import Guard
+
 _HAS_SEEN: dict[type, Callable[[Any], bool]] = {
     OrderEnforcing: lambda layer: layer.has_reset,
     PassiveEnvChecker: lambda layer: (
@@ -40,61 +42,79 @@ class _Copy(NamedTuple):
 class Passed:
     """Copies of an environment without the layers that can be passed by."""
 
-    def __init__(self, envs: Sequence[Any], guarded: bool) -> None:
-        self.envs = envs
-        copies = [_copy(env, guarded) for env in envs]
+    def __init__(self, envs: Sequence[Any], *, guards: bool) -> None:
+        """With `guards` also past those: then `judge` has to be asked where they would be."""
+        self._envs = envs
+        copies = [_copy(env, guards) for env in envs]
         self.inner = [copy.inner for copy in copies]
         """what is stepped of each"""
-        self.guards = [copy.guard for copy in copies]
+        self._guards = [copy.guard for copy in copies]
         self.settled = all(copy.settled for copy in copies)
         """False: look again after the next step"""
-        self._limits = [(i, copy.limit) for i, copy in enumerate(copies) if copy.limit is not None]
-        self._most = np.full(len(copies), _NEVER)
-        self._elapsed = np.zeros(len(copies), np.int64)
-        self._acted = np.array([getattr(guard, "_steps", 0) for guard in self.guards])
-        for i, limit in self._limits:
-            self._most[i], self._elapsed[i] = limit._max_episode_steps, limit._elapsed_steps
+        self._limits = {i: copy.limit for i, copy in enumerate(copies) if copy.limit is not None}
+        self._step = 0
+        """of the vector, since here"""
+        self._begun = [0] * len(copies)
+        """the step in which the episode of each began; below 0 if before"""
+        self._due = np.full(len(copies), _NEVER)
+        """the step in which each comes to its time limit"""
+        self._acted = [0 if copy.guard is None else copy.guard._steps for copy in copies]
+        """steps of each, were it never reset again"""
+        for i, limit in self._limits.items():
+            self._begin(i, -limit._elapsed_steps)
 
-    def count(self, acting: npt.NDArray[np.bool_]) -> None:
-        """A step begins, in which these act and the others are reset."""
-        self._acted += acting
-        self._elapsed += 1
-        self._elapsed *= acting
+    def count(self) -> None:
+        """A step begins."""
+        self._step += 1
+
+    def begin(self, index: int) -> Any:
+        """The first observation of the next episode of one, through all its layers."""
+        self._acted[index] -= 1
+        guard = self._guards[index]
+        if guard is not None:
+            guard._steps = self._acted[index] + self._step
+        self._begin(index, self._step)
+        return self._envs[index].reset()[0]
+
+    def _begin(self, index: int, step: int) -> None:
+        self._begun[index] = step
+        if index in self._limits:
+            self._due[index] = step + self._limits[index]._max_episode_steps
 
     def late(self) -> npt.NDArray[np.bool_]:
         """Which have come to their time limit."""
-        return self._elapsed >= self._most
+        return self._due <= self._step
 
     def tell(self) -> None:
         """Let the layers know what they would have counted."""
-        for i, limit in self._limits:
-            limit._elapsed_steps = int(self._elapsed[i])
-        for guard, steps in zip(self.guards, self._acted.tolist(), strict=True):
+        for i, limit in self._limits.items():
+            limit._elapsed_steps = self._step - self._begun[i]
+        for guard, acted in zip(self._guards, self._acted, strict=True):
             if guard is not None:
-                guard._steps = steps
+                guard._steps = acted + self._step
 
     def judge(self, index: int, said: Any) -> None:
-        """Have a Guard judge what its environment gave or raised: it knows how to say what is wrong.
+        """Have a Guard, who knows how to complain, judge what its environment gave or raised.
 
         Raises:
             EnvError: as the Guard does.
         """
-        guard = self.guards[index]
+        guard = self._guards[index]
         if guard is None:
             return
-        self.tell()
-        if isinstance(said, list) and self._most[index] != _NEVER:
+        if isinstance(said, list) and index in self._limits:
             said = tuple(said)  # as a TimeLimit makes one of whatever has five elements
         env, guard.env = guard.env, _Said(guard.env, said)
-        guard._steps -= 1  # this step has been counted
+        guard._steps = self._acted[index] + self._step - 1  # it counts this one itself
         try:
             guard.step(None)
         finally:
             guard.env = env
 
 
-def _copy(env: Any, guarded: bool) -> _Copy:
-    guard, inner = (env, env.env) if guarded else (None, env)
+def _copy(env: Any, guards: bool) -> _Copy:
+    guard = env if guards and type(env) is Guard else None
+    inner: Any = env if guard is None else guard.env
     limit: Any = None
     while type(inner) in _HAS_SEEN and "step" not in vars(inner):
         if not _HAS_SEEN[type(inner)](inner):

@@ -18,7 +18,6 @@ from gymnasium import Env
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
-from rillflow.envs.guard import Guard
 from rillflow.envs.layers import Passed
 from rillflow.envs.spaces import is_box
 
@@ -37,12 +36,13 @@ class Singles(SyncVectorEnv):
 
     def __init__(self, env_fns: Sequence[Callable[[], Env[Any, Any]]]) -> None:
         self._passed: Passed | None = None
+        """the copies as they are stepped; None: look again"""
         super().__init__(env_fns)
         space = self.single_observation_space
         self._shape: tuple[int, ...] = space.shape or ()
         self._plain = is_box(space) and bool(space.shape)
-        """observations are arrays: what one of them must be can be asked of all at once"""
-        self._guarded = self._plain and {type(env) for env in self.envs} == {Guard}
+        self._unguarded = self._plain
+        """past the guards, too: what they ask of an array can be asked of all copies at once"""
 
     @property
     def envs(self) -> list[Env[Any, Any]]:
@@ -54,12 +54,12 @@ class Singles(SyncVectorEnv):
 
     @envs.setter
     def envs(self, envs: list[Env[Any, Any]]) -> None:
-        self._envs = envs
+        self._envs, self._passed = envs, None
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Act in every copy; one whose episode is over begins the next one instead."""
         if self._passed is None or not self._passed.settled:
-            self._passed = Passed(self.envs, self._guarded)
+            self._passed = Passed(self.envs, guards=self._unguarded)
         obs, rewards, terminated, truncated = self._results(self._passed, actions)
         self._env_obs = obs
         self._terminations = np.array(terminated, bool)
@@ -75,12 +75,13 @@ class Singles(SyncVectorEnv):
         terminated: list[Any] = []
         truncated: list[Any] = []
         over = self._autoreset_envs.tolist()
-        passed.count(~self._autoreset_envs)
+        passed.count()
         for inner, action, begin in zip(
             passed.inner, iterate(self.action_space, actions), over, strict=True
         ):
+            said: Any
             if begin:
-                said = passed.envs[len(obs)].reset()[0], 0.0, False, False, {}
+                said = passed.begin(len(obs)), 0.0, False, False, {}
             else:
                 try:
                     said = inner.step(action)
@@ -94,9 +95,11 @@ class Singles(SyncVectorEnv):
             rewards.append(reward)
             terminated.append(ended)
             truncated.append(cut)
-        if self._guarded and not self._usual(obs, rewards, chain(terminated, truncated)):
+        if self._unguarded and not self._usual(obs, rewards, chain(terminated, truncated)):
             for i, said in enumerate(zip(obs, rewards, terminated, truncated, strict=True)):
                 passed.judge(i, (*said, {}))
+            # not wrong, but more than we know how to ask: from now on the guards are in its way
+            self._unguarded = passed.settled = False
         return obs, rewards, terminated, truncated
 
     def _usual(self, obs: list[Any], rewards: list[Any], flags: Iterable[Any]) -> bool:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from rillflow.scheduler.route import Route
     from rillflow.scheduler.scheduler import Scheduler
 
-_NONE: dict[str, float] = {}
-
 
 class ItemRef(Ref):
     """One item of a payload that holds several."""
@@ -105,6 +103,15 @@ class Shard:
         """Take in an answer: tickets for its items, then whatever the gather does with them."""
         self._answered()
         self._record(request, header)
+        items, dropped, _, ended, not_ready, version, *_ = header
+        if request.own and items == ((request.seq,),) and not (dropped or ended or not_ready):
+            # the usual case: one item, made by this request alone
+            own = request.tickets[0]
+            own.account.in_flight -= 1
+            own.account.held += 1
+            own.version = version
+            self.gather.arrived(self, [Envelope(payload, request.tickets, None, True)])
+            return
         envelopes = self._envelopes(request, header, payload)
         if header.ended:
             self.ended = True
@@ -121,15 +128,16 @@ class Shard:
         for stats, seconds in zip(self.op_stats, header.op_times, strict=False):
             stats.items += 1
             stats.busy += seconds
-        if header.metrics is not None:
+        metrics = header.metrics
+        if metrics is not None:
             # times are statistics; what is kept to be told later is part of a run's state, and
             # a run that is repeated comes to the same one
-            metrics = dict(header.metrics)
-            times = metrics.pop("seconds", _NONE)
+            times = metrics.pop("seconds", None)
             self.metrics.append((request.seq, metrics))
-            inside = self.op_stats[0].inside
-            for part, seconds in times.items():
-                inside[part] = inside.get(part, 0.0) + seconds
+            if times is not None:
+                inside = self.op_stats[0].inside
+                for part, seconds in times.items():
+                    inside[part] = inside.get(part, 0.0) + seconds
 
     def deliver_metrics(self) -> None:
         """What came with the answers is told when their items are delivered, in the same order."""
@@ -165,8 +173,6 @@ class Shard:
             return []
         own.account.held += 1
         own.version = header.version
-        if len(header.items) == 1 and header.items[0] == (request.seq,) and not header.dropped:
-            return [(own,)]
         held = self.actor.held
         held[request.seq] = own
         drops = Counter(seq for seq, _ in header.dropped)
@@ -303,7 +309,8 @@ class AsyncGather(Gather):
             shard.done()
             return
         hold = Hold(shard.done)
-        hold.retain(len(envelopes) - 1)
+        if len(envelopes) > 1:
+            hold.retain(len(envelopes) - 1)
         for envelope in envelopes:
             envelope.hold = hold
             self.ready.append((shard, envelope))
@@ -312,7 +319,8 @@ class AsyncGather(Gather):
         if self.ready:
             self.stats.items += 1
             shard, envelope = self.ready.popleft()
-            shard.deliver_metrics()
+            if shard.metrics:
+                shard.deliver_metrics()
             return envelope
         return self.idle_status()
 

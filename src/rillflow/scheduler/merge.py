@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rillflow.errors import OperatorError, describe_exception
@@ -148,7 +149,7 @@ class UnionStep:
 
     def _first(self) -> int:
         """The child whose turn it is; the first of `_order`."""
-        turns = self.last_served if self.as_ready else self.levels
+        turns: Sequence[float] = self.last_served if self.as_ready else self.levels
         if not self.ended:
             return turns.index(min(turns))
         alive = [i for i in range(len(self.children)) if i not in self.ended]

@@ -279,7 +279,8 @@ class Scheduler:
         self, stats: NodeStats, actor: str, seq: int, metrics: Mapping[str, Any]
     ) -> None:
         """What an actor sent along with an answer: counters, and whatever listeners want."""
-        stats.counters.update(metrics.get("counters", {}))
+        if "counters" in metrics:
+            stats.counters.update(metrics["counters"])
         for listener in self.metrics_listeners:
             listener(actor, seq, dict(metrics))
 

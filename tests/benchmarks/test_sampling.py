@@ -1,0 +1,65 @@
+"""What the question about sampling concludes from what was measured."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+if str(BENCHMARKS) not in sys.path:
+    sys.path.append(str(BENCHMARKS))  # they are scripts: they find each other by their folder
+
+import _common  # noqa: E402
+import _drivers  # noqa: E402
+import sampling  # noqa: E402
+
+SPEED = {"rillflow": 300.0, "limit": 400.0, "torchrl": 100.0, "sb3": 50.0, "bare": 500.0}
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch) -> _common.Report:
+    """Asked with drivers that answer at once: more copies are faster, workers add up."""
+
+    def measure(
+        report: _common.Report, case: str, driver: _drivers.Driver, round_: int, **more: Any
+    ) -> dict[str, Any]:
+        speed = SPEED[case.split()[0]] * driver.arguments.get("workers", 1)
+        cases = driver.arguments["cases"].split(",")
+        rates = {name: speed * int(name.split(":")[1] or 1) for name in cases}
+        if case == "limit":
+            rates = dict.fromkeys(cases, 512 * speed)
+        return report.measured(case, round=round_, rates=rates)
+
+    monkeypatch.setattr(sampling, "measure", measure)
+    report = _common.Report("sampling", "How fast?", _common.Options(peers=("torchrl", "sb3")))
+    sampling.ask(report)
+    return report
+
+
+def test_the_best_peer_is_the_bar_where_environments_are_cheap(report: _common.Report) -> None:
+    """Not for Acrobot: there everybody is as fast as Acrobot."""
+    found = {figure.benchmark: figure for figure in report.figures}
+    held = {name: (figure.value, figure.bar) for name, figure in found.items() if "_vs_" in name}
+    assert held["cartpole_native_vs_torchrl"] == (3.0, ">= 3")
+    assert held["mountaincar_sync_vs_torchrl"] == (3.0, ">= 3")
+    assert held["mountaincar_sync_vs_sb3"] == (6.0, None)
+    assert held["acrobot_sync_vs_torchrl"] == (3.0, None)
+    assert held["mlp_x2_vs_x1"] == (2.0, ">= 1.7")
+
+
+def test_the_environment_is_the_limit(report: _common.Report) -> None:
+    """Our share of it, and how far ahead of the best peer anybody could be."""
+    found = {figure.benchmark: figure.value for figure in report.figures}
+    for label in sampling.LABELS.values():
+        assert found[f"{label}_sync_of_limit"] == 0.75
+        assert found[f"{label}_limit_vs_torchrl"] == 4.0
+
+
+def test_later_rounds_repeat_the_best_sizes_only(report: _common.Report) -> None:
+    first, *later = (row["rates"] for row in report.measurements if row["case"] == "torchrl")
+    assert len(first) == 11
+    assert [len(rates) for rates in later] == [4, 4]
+    assert "sync:8:Acrobot-v1" not in first
