@@ -52,7 +52,9 @@ class Run(Generic[T]):
         self.trace: list[tuple[Any, ...]] = []
         self._scheduler = Scheduler(self.program, self.engine, seed, FailurePolicy.of(on_failure))
         if trace:
-            self._scheduler.fleet.log = lambda *what: self.trace.append((self.engine.now(), *what))
+            self._scheduler.fleet.log_to(
+                lambda *what: self.trace.append((self.engine.now(), *what))
+            )
         self._seed = seed
         self._started = False
         self._stopped = False
@@ -141,11 +143,11 @@ class Run(Generic[T]):
         if not fleet.expects_events:
             self._raise_errors()
             raise self._scheduler.deadlock(status)
-        if fleet.behind:
-            fleet.catch_up()
+        if fleet.outbox.behind:
+            fleet.before_waiting()
         engine = self.engine
         before, worked = engine.now(), engine.inline_seconds
-        events = engine.wait(fleet.until_next_timer())
+        events = engine.wait(fleet.timers.until_next())
         # actors that live in the driver work while it waits: that is no waiting
         worked = engine.inline_seconds - worked
         came = engine.now()
@@ -300,19 +302,19 @@ class Run(Generic[T]):
             self._output.release()
             self._output = None
         while fleet.by_request or any(a.status == "waiting" for a in fleet.actors.values()):
-            self._take_events(fleet.until_next_timer())
+            self._take_events(fleet.timers.until_next())
 
     def ask(self, actor: Actor, method: str, argument: Any) -> Any:
         """Ask an actor's host and handle events until it answers."""
         fleet = self._scheduler.fleet
         while actor.status == "waiting":  # it is about to be restarted
-            self._take_events(fleet.until_next_timer())
+            self._take_events(fleet.timers.until_next())
         if actor.status == "gone":
             raise RunError(f"actor {actor.name!r} is gone and cannot be asked for {method!r}.")
         answer = _Answer(f"{method} of {actor.name}")
         fleet.call(actor, answer, method, self.engine.put(argument))
         while not answer.done:
-            self._take_events(fleet.until_next_timer())
+            self._take_events(fleet.timers.until_next())
             self._raise_errors()
         if answer.lost:
             raise WorkerLost(f"actor {actor.name!r} was lost while it was asked for {method!r}.")

@@ -59,9 +59,22 @@ class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
         try:
             result = self.env.step(action)
         except Exception as error:
-            raise raised(error, "step", self._name, self._index, self._steps) from error
+            raise self.complaint(error) from error
+        self.check(result)
+        return result
+
+    def complaint(self, error: Exception) -> EnvError:
+        """What is said of an error that the environment raised in its last step."""
+        return raised(error, "step", self._name, self._index, self._steps)
+
+    def check(self, result: Any) -> None:
+        """Whether what the environment returned from its last step is what it promised.
+
+        Raises:
+            EnvError: it is not.
+        """
         if type(result) is tuple and len(result) == 5 and self._usual(*result):
-            return result
+            return
         self._refuse(
             result_mismatch(result, _STEP, "step")
             or self._wrong(result[0])
@@ -70,7 +83,6 @@ class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
             or flag_mismatch(result[3], "truncated"),
             "step",
         )
-        return result
 
     def _usual(self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> bool:
         """Whether this is what nearly every step returns, so that nothing else need be asked."""

@@ -5,7 +5,6 @@ The one place that talks to the engine about actors, and that decides what a fai
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import sys
 from collections import Counter, deque
@@ -14,9 +13,10 @@ from collections.abc import Callable
 from rillflow.engines.base import ActorSpec, Completed, Engine, Failed, Lost
 from rillflow.errors import ActorStartError, OperatorError, UserFailure, WorkerLost
 from rillflow.graph.handles import ActorHandle, Actors
-from rillflow.scheduler.actor import Actor, Message, Request, Target
-from rillflow.scheduler.deferred import Deferred
+from rillflow.scheduler.actor import Actor, Request, Target
 from rillflow.scheduler.ledger import Ticket
+from rillflow.scheduler.outbox import Outbox
+from rillflow.scheduler.timers import Timers
 from rillflow.seeding import derive_seed
 from rillflow.types import ActorInfo, FailurePolicy, Header, Ref
 
@@ -38,10 +38,9 @@ class Fleet:
         self.by_uid: dict[str, Actor] = {}
         self.by_request: dict[int, Request] = {}
         self.errors: deque[Exception] = deque()
-        self.timers: list[tuple[float, int, Callable[[], None]]] = []
+        self.timers = Timers(engine.now)
         self.counters: Counter[str] = Counter()
-        self.behind: dict[str, Actor] = {}
-        """actors with messages that have not left yet"""
+        self.outbox = Outbox(engine)
         self.inline = 0
         """requests on their way to actors that live in the driver"""
         self.paused = False
@@ -51,6 +50,10 @@ class Fleet:
         self._ids = itertools.count(1)
         self.counted_from = 0.0
         """when the counting of times began, on the engine's clock"""
+
+    def log_to(self, log: Callable[..., None]) -> None:
+        """Tell somebody what happens."""
+        self.log = self.outbox.log = log
 
     # -- life and death ------------------------------------------------------------------------
 
@@ -84,10 +87,9 @@ class Fleet:
         )
         for pipeline, code in actor.pipelines.items():
             self.engine.install(actor.name, pipeline, code)
-        actor.unsent.clear()  # what is newest is sent again to a new incarnation
-        self.behind.pop(actor.name, None)
+        self.outbox.forget(actor)
         for message in actor.sticky.values():
-            self._send(actor, message)
+            self.outbox.send(actor, message)
 
     def install(self, actor: Actor, pipeline: str, code: bytes, target: Target) -> None:
         """Teach an actor a pipeline; repeated for each new incarnation."""
@@ -142,11 +144,11 @@ class Fleet:
             self.inline += 1
         if actor.policy.timeout is not None and not actor.watched:
             actor.watched = True
-            self.at(request.issued + actor.policy.timeout, lambda: self._watch(actor))
+            self.timers.at(request.issued + actor.policy.timeout, lambda: self._watch(actor))
         if self.log is not None:
             self.log("request", actor.name, actor.incarnation, seq)
         if actor.unsent:
-            self._send_unsent(actor)
+            self.outbox.catch_up(actor)
         provenance = () if own else tuple(ticket.source for ticket in tickets)
         self.engine.request(actor.name, ident, pipeline, seq, payload, provenance)
 
@@ -160,7 +162,7 @@ class Fleet:
         if actor.inline:
             self.inline += 1
         if actor.unsent:
-            self._send_unsent(actor)
+            self.outbox.catch_up(actor)
         self.engine.call(actor.name, request.id, method, payload)
         return request
 
@@ -173,12 +175,8 @@ class Fleet:
         version: int | None = None,
         key: str | None = None,
     ) -> None:
-        """Send a message; handled before any request issued to the actor later.
-
-        One with a version replaces those before it. It leaves with the next request or message to
-        the actor, or before the driver waits for others: of the weights of many updates that follow
-        each other the last are enough.
-        """
+        """Send a message; handled before any request issued to the actor later."""
+        channel: str | None = None
         if version is not None:
             channel = key or method
             if actor.last_version.get(channel) == version:
@@ -191,41 +189,16 @@ class Fleet:
             actor.sticky[key] = message
         if actor.status in ("live", "leaving"):
             actor.messages += 1
-            if version is not None:
-                actor.unsent.pop(channel, None)  # it is the newest: behind those of other kinds
-                actor.unsent[channel] = message
-                self.behind[actor.name] = actor
-            else:
-                if actor.unsent:
-                    self._send_unsent(actor)
-                self._send(actor, message)
+            self.outbox.put(actor, message, channel)
             if actor.parked:
                 parked, actor.parked = actor.parked, []
                 for ask_again in parked:
                     ask_again()
 
-    def catch_up(self) -> None:
-        """The driver is about to wait: whatever has not left leaves now.
-
-        While it works for an actor of its own it does not wait.
-        """
+    def before_waiting(self) -> None:
+        """Whatever has not left leaves now, unless the driver waits for an actor of its own."""
         if not self.inline:
-            for actor in list(self.behind.values()):
-                self._send_unsent(actor)
-
-    def _send_unsent(self, actor: Actor) -> None:
-        unsent, actor.unsent = actor.unsent, {}
-        self.behind.pop(actor.name, None)
-        for message in unsent.values():
-            self._send(actor, message)
-
-    def _send(self, actor: Actor, message: Message) -> None:
-        method, payload, spread, version = message
-        if self.log is not None:
-            self.log("tell", actor.name, method, version)
-        if isinstance(payload, Deferred):
-            payload = payload.sendable()
-        self.engine.tell(actor.name, method, payload, spread, version)
+            self.outbox.catch_up_all()
 
     # -- events --------------------------------------------------------------------------------
 
@@ -319,7 +292,7 @@ class Fleet:
             self._lost(actor, f"hung: no answer for {timeout} s", None)
         else:
             actor.watched = True
-            self.at(deadline, lambda: self._watch(actor))
+            self.timers.at(deadline, lambda: self._watch(actor))
 
     def _lost(self, actor: Actor, reason: str, failure: UserFailure | None) -> None:
         if self.log is not None:
@@ -388,7 +361,7 @@ class Fleet:
         actor.counters["restarts"] += 1
         self.engine.kill(actor.name)
         actor.status = "waiting"
-        self.at(now + pause, lambda: self._revive(actor))
+        self.timers.at(now + pause, lambda: self._revive(actor))
 
     def _revive(self, actor: Actor) -> None:
         if actor.status != "waiting":
@@ -416,21 +389,6 @@ class Fleet:
     def _announce_gone(self, actor: Actor) -> None:
         for target in list(actor.targets):
             target.actor_gone()
-
-    # -- time ----------------------------------------------------------------------------------
-
-    def at(self, when: float, action: Callable[[], None]) -> None:
-        """Do something at a time on the engine's clock."""
-        heapq.heappush(self.timers, (when, next(self._ids), action))
-
-    def run_timers(self) -> None:
-        """Do what is due."""
-        while self.timers and self.timers[0][0] <= self.engine.now():
-            heapq.heappop(self.timers)[2]()
-
-    def until_next_timer(self) -> float | None:
-        """Seconds until something is due; None: nothing ever."""
-        return max(0.0, self.timers[0][0] - self.engine.now()) if self.timers else None
 
     @property
     def expects_events(self) -> bool:

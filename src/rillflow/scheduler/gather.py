@@ -128,10 +128,10 @@ class Shard:
         for stats, seconds in zip(self.op_stats, header.op_times, strict=False):
             stats.items += 1
             stats.busy += seconds
-        metrics = header.metrics
-        if metrics is not None:
+        if header.metrics is not None:
             # times are statistics; what is kept to be told later is part of a run's state, and
             # a run that is repeated comes to the same one
+            metrics = dict(header.metrics)
             times = metrics.pop("seconds", None)
             self.metrics.append((request.seq, metrics))
             if times is not None:
