@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -22,66 +21,20 @@ from typing import Any
 
 from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
 from rillflow.engines.inside import Inside, call_job, install_job, request_job, tell_job
+from rillflow.engines.process import Process, kill_group, wait_for
 from rillflow.engines.serial import PackedRef, ValueRef, lend, pack
 from rillflow.engines.shm import ShmRef
-from rillflow.engines.wire import Message, Packet, Receiver, make_ref, make_room, packets
+from rillflow.engines.wire import (
+    AT_ONCE,
+    Packet,
+    make_ref,
+    packets,
+)
 from rillflow.errors import EngineError
 from rillflow.types import Header, Provenance, Ref
 
 _GRACE = 0.5
 """seconds an actor has to close itself before its process group is killed"""
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-
-
-class _Process:
-    """One worker process and the driver's ends of its socket and lifeline."""
-
-    def __init__(self, spec: ActorSpec, threads: int) -> None:
-        self.name, self.incarnation = spec.name, spec.incarnation
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        make_room(ours)
-        make_room(theirs)
-        read, self.lifeline = os.pipe()
-        environment = {**{variable: str(threads) for variable in _ONE_THREAD}, **os.environ}
-        source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        environment["PYTHONPATH"] = os.pathsep.join(
-            filter(None, [source, os.environ.get("PYTHONPATH")])
-        )
-        command = [sys.executable, "-m", "rillflow.engines.worker", str(theirs.fileno()), str(read)]
-        try:
-            self.process = subprocess.Popen(
-                command,
-                pass_fds=(theirs.fileno(), read),
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                env=environment,
-            )
-        except OSError as error:
-            ours.close()
-            os.close(self.lifeline)
-            raise EngineError(f"cannot start a process for actor {spec.name!r}: {error}") from error
-        finally:
-            theirs.close()
-            os.close(read)
-        ours.setblocking(False)
-        self.socket = ours
-        self.fd = ours.fileno()
-        self.receiver = Receiver(ours)
-        self.pidfd = os.pidfd_open(self.process.pid)
-        self.collected: list[Message] = []
-        self.urgent = False
-        """a request is among what was collected"""
-        self.outbox: deque[Packet] = deque()
-        self.interest = select.EPOLLIN
-        self.closed = False
-
-    def close(self) -> None:
-        """Let go of the descriptors; the lifeline kills whatever is left of the process group."""
-        if not self.closed:
-            self.closed = True
-            self.socket.close()
-            os.close(self.pidfd)
-            os.close(self.lifeline)
 
 
 class Local(Engine):
@@ -96,18 +49,18 @@ class Local(Engine):
                 "the local engine needs Linux (memfd, pidfd); use engine='sim' here, or 'ray'."
             )
         self.threads = threads
-        self._processes: dict[str, _Process] = {}
+        self._processes: dict[str, Process] = {}
         self._opened = False
         self._epoll: select.epoll
         self._wake_in: socket.socket
         self._wake_out: socket.socket
-        self._watched: dict[int, _Process] = {}
+        self._watched: dict[int, Process] = {}
         """worker processes by each of their two descriptors"""
         self._events: deque[Event] = deque()
         self._asleep = False
         """the driver sleeps, or is about to: a thread that has an event wakes it"""
         self._inside = Inside(self._emit, self._events.append)
-        self._dirty: list[_Process] = []
+        self._dirty: list[Process] = []
         self._owner = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
@@ -126,7 +79,7 @@ class Local(Engine):
         if spec.placement != "process":
             self._inside.start(spec)
             return
-        process = self._processes[spec.name] = _Process(spec, self.threads)
+        process = self._processes[spec.name] = Process(spec, self.threads)
         for fd in (process.fd, process.pidfd):
             self._epoll.register(fd, select.EPOLLIN)
             self._watched[fd] = process
@@ -185,7 +138,7 @@ class Local(Engine):
         process = self._processes.pop(actor, None)
         if process is not None:
             self._forget(process)
-            _kill_group(process)
+            kill_group(process)
             process.close()
 
     @property
@@ -244,9 +197,9 @@ class Local(Engine):
         for process in processes:
             with contextlib.suppress(OSError):
                 Packet([(("stop",), None)]).send(process.socket)
-        _wait_for(processes, _GRACE)
+        wait_for(processes, _GRACE)
         for process in processes:
-            _kill_group(process)
+            kill_group(process)
             process.close()
         self._processes.clear()
         self._inside.close()
@@ -256,7 +209,7 @@ class Local(Engine):
 
     # -- sockets -------------------------------------------------------------------------------
 
-    def _send(self, process: _Process, meta: tuple[Any, ...], payload: Ref | None = None) -> None:
+    def _send(self, process: Process, meta: tuple[Any, ...], payload: Ref | None = None) -> None:
         """Collect a message; those of one step leave together and wake the worker once."""
         if not process.collected:
             self._dirty.append(process)
@@ -274,7 +227,7 @@ class Local(Engine):
         Messages alone wait for the next request, or until the driver has nothing else to do:
         nothing depends on them before.
         """
-        kept: list[_Process] = []
+        kept: list[Process] = []
         for process in self._dirty:
             if process.closed:
                 continue
@@ -282,14 +235,25 @@ class Local(Engine):
                 kept.append(process)
                 continue
             process.urgent = False
-            waiting = bool(process.outbox)
-            process.outbox.extend(packets(process.collected))
-            process.collected = []
-            if not waiting:
+            collected, process.collected = process.collected, []
+            if process.outbox:
+                process.outbox.extend(packets(collected))
+            elif len(collected) <= AT_ONCE:
+                self._send_packet(process, Packet(collected))
+            else:
+                process.outbox.extend(packets(collected))
                 self._flush(process)
         self._dirty = kept
 
-    def _flush(self, process: _Process) -> None:
+    def _send_packet(self, process: Process, packet: Packet) -> None:
+        """The usual case: nothing waits, and the socket has room."""
+        try:
+            packet.send(process.socket)
+        except OSError:  # there is no room, or nobody there: as for a packet that waits
+            process.outbox.append(packet)
+            self._flush(process)
+
+    def _flush(self, process: Process) -> None:
         """Send what the socket takes; the rest when it has room again."""
         interest = select.EPOLLIN
         try:
@@ -304,11 +268,12 @@ class Local(Engine):
             process.interest = interest
             self._epoll.modify(process.fd, interest)
 
-    def _receive(self, process: _Process, died: bool) -> None:
+    def _receive(self, process: Process, died: bool) -> None:
         """Take all that has come from a worker; at the end of its life, report the loss."""
         try:
             while (messages := process.receiver.receive()) is not None:
-                self._events.extend(self._event(process, *message) for message in messages)
+                for meta, payload in messages:
+                    self._events.append(self._event(process, meta, payload))
                 if not died:
                     return  # others may have something too; the rest is still there next time
         except BlockingIOError:
@@ -318,7 +283,7 @@ class Local(Engine):
             died = True
         self._lost(process)
 
-    def _event(self, process: _Process, meta: tuple[Any, ...], payload: Ref | None) -> Event:
+    def _event(self, process: Process, meta: tuple[Any, ...], payload: Ref | None) -> Event:
         kind = meta[0]
         if kind == "done":
             return Completed(process.name, process.incarnation, meta[1], Header(*meta[2]), payload)
@@ -326,13 +291,13 @@ class Local(Engine):
             return Failed(process.name, process.incarnation, meta[1], meta[2])
         return Lost(process.name, process.incarnation, "its constructor raised", meta[1])
 
-    def _lost(self, process: _Process) -> None:
+    def _lost(self, process: Process) -> None:
         self._forget(process)
         if self._processes.get(process.name) is process:
             del self._processes[process.name]
-        _wait_for([process], 0.2)  # its socket may have closed a moment before it ended
+        wait_for([process], 0.2)  # its socket may have closed a moment before it ended
         code = process.process.poll()
-        _kill_group(process)
+        kill_group(process)
         code = process.process.wait() if code is None else code
         how = (
             f"was killed by {signal.Signals(-code).name}"
@@ -342,7 +307,7 @@ class Local(Engine):
         self._events.append(Lost(process.name, process.incarnation, f"its process {how}"))
         process.close()
 
-    def _forget(self, process: _Process) -> None:
+    def _forget(self, process: Process) -> None:
         for fd in (process.fd, process.pidfd):
             if self._watched.pop(fd, None) is not None:
                 self._epoll.unregister(fd)
@@ -367,23 +332,3 @@ def _sendable(payload: Ref | None) -> Ref | None:
         return payload
     value = payload.value if isinstance(payload, ValueRef) else payload.get()
     return make_ref(pack(value))
-
-
-def _kill_group(process: _Process) -> None:
-    """End a worker and everything it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.process.pid, signal.SIGKILL)
-    process.process.wait()
-
-
-def _wait_for(processes: list[_Process], seconds: float) -> None:
-    """Until all have ended, or the time is up."""
-    deadline = time.monotonic() + seconds
-    waiting = {process.pidfd for process in processes}
-    poll = select.poll()
-    for pidfd in waiting:
-        poll.register(pidfd, select.POLLIN)
-    while waiting and (left := deadline - time.monotonic()) > 0:
-        for pidfd, _ in poll.poll(left * 1000):
-            poll.unregister(pidfd)
-            waiting.discard(pidfd)

@@ -25,6 +25,8 @@ INLINE = 64 * 1024
 """payloads up to this size travel in the packet itself; weights of small networks do"""
 _LARGEST = 160 * 1024
 """a packet must fit in the default socket buffer of Linux"""
+AT_ONCE = (_LARGEST - 1) // INLINE
+"""so many messages fit into one packet, whatever they carry"""
 _ROOM = 1 << 20
 """bytes of the send buffer that are asked for: an actor does not wait for a busy driver"""
 _MOST_FDS = 64
@@ -85,7 +87,7 @@ def make_room(sock: socket.socket) -> None:
 
 def packets(messages: list[Message]) -> Iterator[Packet]:
     """As few packets as fit, in order."""
-    if len(messages) * INLINE < _LARGEST:
+    if len(messages) <= AT_ONCE:
         yield Packet(messages)
         return
     batch: list[Message] = []

@@ -121,14 +121,14 @@ class UnionStep:
 
     def _others(self, first: int, pulled: Pulled) -> Pulled:
         """The child whose turn it is has nothing: what the others have, if they may go before."""
-        reasons: set[Blocked] = set()
+        reasons: list[Blocked] = []
         for child in self._order():
             if child != first:
                 pulled = self.children[child]()
                 if type(pulled) is Envelope or pulled is Blocked.PROGRESSED:
                     return self._serve(child, pulled)
             assert isinstance(pulled, Blocked)
-            reasons.add(pulled)
+            reasons.append(pulled)
             if pulled is Blocked.ENDED:
                 self.ended.add(child)
                 if self.outputs <= self.ended:
@@ -139,7 +139,7 @@ class UnionStep:
                 break  # its turn has come; a slow child is waited for
         return self._why_nothing(reasons)
 
-    def _why_nothing(self, reasons: set[Blocked]) -> Blocked:
+    def _why_nothing(self, reasons: list[Blocked]) -> Blocked:
         """One answer for all children."""
         if Blocked.ENDED in reasons:
             return Blocked.PROGRESSED  # the end of one may be what another was waiting for

@@ -15,7 +15,7 @@ from rillflow.graph.node import Node
 from rillflow.scheduler.deferred import Deferred
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
 from rillflow.scheduler.ledger import Ticket
-from rillflow.scheduler.transforms import Batch, Marks, Outs, make_transform
+from rillflow.scheduler.transforms import Batch, ForEach, Marks, Outs, make_transform
 from rillflow.seeding import derive_seed
 from rillflow.types import Provenance, Ref
 
@@ -114,6 +114,7 @@ class TransformStep:
         self.ctx = DriverContext(scheduler, name)
         seed = derive_seed(scheduler.seed, name)
         self.transform = make_transform(node, own_copy(node["fn"], name), self, seed)
+        self.one_to_one = type(self.transform) is ForEach
         self.counts_cpu = scheduler.fleet.engine.counts_cpu
         self.out: deque[Envelope] = deque()
         self.upstream_ended = False
@@ -156,14 +157,9 @@ class TransformStep:
             return Blocked.ENDED
         pulled = self.upstream()
         if type(pulled) is Envelope:
-            outs = self._feed(pulled)
-            if len(outs) == 1 and outs[0][1] is pulled.tickets and not self.transform.ended:
-                # the usual case, one in and one out: the envelope goes on with its new value
-                pulled.value = value = outs[0][0]
-                pulled.lazy = self._is_lazy(value)
-                self.stats.items += 1
-                return pulled
-            self._queue(outs, pulled)
+            if self.one_to_one:
+                return self._apply(pulled)
+            self._queue(self._feed(pulled), pulled)
         elif pulled is Blocked.ENDED:
             self.upstream_ended = True
             self._queue(self._once(self.transform.flush), None)
@@ -172,6 +168,27 @@ class TransformStep:
         if self.transform.ended:
             self.scheduler.detach(self.node.inputs[0])
         return self._emit(self.out.popleft()) if self.out else Blocked.PROGRESSED
+
+    def _apply(self, envelope: Envelope) -> Envelope:
+        """The usual case, one in and one out: the envelope goes on with its new value."""
+        transform = self.transform
+        cpu = time.thread_time() if self.counts_cpu else 0.0
+        wall = time.perf_counter()
+        try:
+            value = envelope.read() if transform.reads else envelope.value
+            if transform.with_context:
+                envelope.value = transform.fn(value, self.ctx.aim(envelope.tickets))
+            else:
+                envelope.value = transform.fn(value)
+            value = None  # to let go of a large item takes time: the operator's
+        except Exception as error:
+            envelope.finish(f"error in {self.name}")
+            self._raise(error)
+        finally:
+            self._spent(wall, cpu, len(envelope.tickets))
+        envelope.lazy = self._is_lazy(envelope.value)
+        self.stats.items += 1
+        return envelope
 
     def _emit(self, envelope: Envelope) -> Envelope:
         self.stats.items += 1
