@@ -152,7 +152,7 @@ def cases_of(text: str) -> list[tuple[str, str, int, str]]:
     """Cases of sampling, written `BACKEND:COPIES:ENV`, separated by commas."""
     found = []
     for case in filter(None, text.split(",")):
-        backend, copies, env = case.split(":")
+        backend, copies, env = case.split(":", 2)  # a name of an environment may have one, too
         found.append((case, backend, int(copies), env))
     return found
 

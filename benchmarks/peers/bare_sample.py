@@ -1,7 +1,7 @@
 """No library: the environment and a NumPy policy in a loop, in one process per worker.
 
-The backend `single` is without a policy, too: one copy, as `gymnasium.make` gives it, and actions
-that were drawn before.
+The backend `single` is without a policy, too: one copy without the wrappers that `gymnasium.make`
+puts around it, which a library may step past, and actions that were drawn before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def alone(env: str, seconds: float, out: Queue[Any]) -> None:
     """One worker, one environment, nothing else."""
     import gymnasium as gym
 
-    single = gym.make(env)
+    single = gym.make(env).unwrapped
     single.reset(seed=os.getpid())
     actions = [single.action_space.sample() for _ in range(1000)]
 

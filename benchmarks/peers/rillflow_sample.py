@@ -28,7 +28,8 @@ def one_by_one(env: str) -> Any:
     """What becomes a `SyncVectorEnv`: a factory, if the name alone would give a native vector."""
     import gymnasium
 
-    if gymnasium.spec(env).vector_entry_point is None:
+    spec = gymnasium.make(env).spec  # `gymnasium.spec` does not import what a name asks for
+    if spec is None or spec.vector_entry_point is None:
         return env
 
     def make() -> Any:

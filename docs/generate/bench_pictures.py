@@ -146,7 +146,7 @@ def sampling(document: Document) -> Any:
                 case, []
             ).extend(rates.values())
             continue
-        for env in ("CartPole-v1", "Acrobot-v1"):
+        for env in ("CartPole-v1", "Walk-v0", "MountainCar-v0", "Acrobot-v1"):
             own = {c: r for c, r in rates.items() if c.endswith(env) and "default" not in c}
             if own:
                 title = f"{env}, two workers, best of 8, 64 and 512 copies: steps/s"
