@@ -6,6 +6,7 @@ Double, dueling, prioritized and over n steps, each of which can be turned off; 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from rillflow.graph.flow import Flow
@@ -39,6 +40,31 @@ class Config(QConfig):
     dueling: bool = True
     prioritized_replay: bool = True
     n_step: int = 5
+
+
+TUNED = {
+    "CartPole-v1": {
+        "hidden": (128, 128),
+        "activation": "tanh",
+        "dueling": False,
+        "prioritized_replay": False,
+        "n_step": 3,
+        "training_intensity": 32.0,
+        "target_network_update_freq": 2560,
+        "epsilon_timesteps": 4000,
+        "buffer_size": 20_000,
+    },
+    "atari": {
+        "lr": 1e-4,
+        "n_step": 3,
+        "target_network_update_freq": 64_000,
+        "learning_starts": 10_000,
+        "epsilon_timesteps": 250_000,
+        "final_epsilon": 0.01,
+        "num_learner_threads": len(os.sched_getaffinity(0)),  # workers wait while it learns
+    },
+}
+"""settings for environments that the defaults do not suit"""
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
