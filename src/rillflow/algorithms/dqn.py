@@ -45,14 +45,14 @@ class Config(QConfig):
 TUNED = {
     "CartPole-v1": {
         "hidden": (128, 128),
+        "lr": 1.5e-3,
         "activation": "tanh",
         "dueling": False,
         "prioritized_replay": False,
         "n_step": 3,
-        "training_intensity": 32.0,
+        "training_intensity": 16.0,
         "target_network_update_freq": 2560,
         "epsilon_timesteps": 4000,
-        "buffer_size": 20_000,
     },
     "atari": {
         "lr": 1e-4,
