@@ -23,6 +23,7 @@ environments it is between the two: about 2.5 times SB3 in one process, so the b
 
 from __future__ import annotations
 
+import statistics
 import sys
 from typing import Any
 
@@ -140,7 +141,8 @@ def _against_peers(report: Report, peers: tuple[str, ...], env: str, label: str)
     unit = "our steps/s / the peer's"
     both = ("native", "sync")
     theirs = {peer: _best(report, peer, env, *both) for peer in peers}
-    top = {peer: max((r for r in rates if r), default=0.0) for peer, rates in theirs.items()}
+    known = {peer: [rate for rate in rates if rate] or [0.0] for peer, rates in theirs.items()}
+    top = {peer: statistics.median(rates) for peer, rates in known.items()}
     best = max(top, key=lambda peer: top[peer], default=None)
     for peer in peers:
         backend = _backend(report, peer, env)
