@@ -87,13 +87,16 @@ class Run(Generic[T]):
         elif times.left is not None:  # a snapshot has let go of the item
             times.back(engine.now())
         scheduler, errors = self._scheduler, self._scheduler.fleet.errors
+        outbox = scheduler.fleet.outbox
         while True:
             self._pulls += 1
             if self._pulls % _LOOK_EVERY == 0:
                 self._take_events(0.0)
             if errors:
                 raise errors.popleft()
+            serialising = outbox.seconds
             pulled = scheduler.pull()
+            times.messages += outbox.seconds - serialising
             if type(pulled) is Envelope:
                 value = pulled.read()
                 for ticket in pulled.tickets:
