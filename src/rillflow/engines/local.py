@@ -24,12 +24,7 @@ from rillflow.engines.inside import Inside, call_job, install_job, request_job, 
 from rillflow.engines.process import Process, kill_group, wait_for
 from rillflow.engines.serial import PackedRef, ValueRef, lend, pack
 from rillflow.engines.shm import ShmRef
-from rillflow.engines.wire import (
-    AT_ONCE,
-    Packet,
-    make_ref,
-    packets,
-)
+from rillflow.engines.wire import AT_ONCE, Packet, make_ref, packets
 from rillflow.errors import EngineError
 from rillflow.types import Header, Provenance, Ref
 
@@ -236,12 +231,12 @@ class Local(Engine):
                 continue
             process.urgent = False
             collected, process.collected = process.collected, []
-            if process.outbox:
-                process.outbox.extend(packets(collected))
-            elif len(collected) <= AT_ONCE:
+            waiting = bool(process.outbox)
+            if not waiting and len(collected) <= AT_ONCE:
                 self._send_packet(process, Packet(collected))
-            else:
-                process.outbox.extend(packets(collected))
+                continue
+            process.outbox.extend(packets(collected))
+            if not waiting:
                 self._flush(process)
         self._dirty = kept
 
