@@ -53,7 +53,7 @@ def test_every_question_has_a_picture(question: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     rows = document()["measurements"]
     if question == "sampling":
-        rows = [{"case": "rillflow", "rates": {"native:8:CartPole-v1": 5.0}}]
+        rows = [{"case": "rillflow", "rates": {"sync:8:CartPole-v1": 5.0}}]
     if question == "pong":
         rows = [{"case": "rillflow ppo", "steps_per_s": 500.0}]
     path = tmp_path / f"{question}.svg"
