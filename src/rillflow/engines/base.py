@@ -112,7 +112,7 @@ class Engine(ABC):
 
     @abstractmethod
     def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
-        """Call a method of an actor's host (`get_state`, `set_state`, `invoke`); it is answered."""
+        """Call a method of an actor's host (`get_state`, `set_state`, `invoke`, `reached`)."""
 
     @abstractmethod
     def put(self, value: Any) -> Ref:

@@ -221,6 +221,8 @@ class ActorHost:
             return getattr(self.actor, name)(*args)
         if method == "get_state":
             return self._get_state()
+        if method == "reached":
+            return None  # everything sent before the question has been handled
         self._set_state(payload.get())
         return None
 

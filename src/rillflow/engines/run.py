@@ -14,14 +14,14 @@ from rillflow.graph.check import check
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
-from rillflow.scheduler import membership, report, snapshot
-from rillflow.scheduler.actor import Actor, Request
+from rillflow.scheduler import ending, membership, report, snapshot
+from rillflow.scheduler.actor import Actor, Answer
 from rillflow.scheduler.envelope import Blocked, Envelope
 from rillflow.scheduler.ledger import Ledger
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.stats import RunStats
 from rillflow.scheduler.times import DriverTimes
-from rillflow.types import FailurePolicy, Header, Reaction, Ref
+from rillflow.types import FailurePolicy, Reaction
 
 T = TypeVar("T")
 _LOOK_EVERY = 8
@@ -111,6 +111,7 @@ class Run(Generic[T]):
                 continue
             if pulled is Blocked.ENDED:
                 self._raise_errors()
+                ending.deliver_messages(self, self._scheduler)
                 self._ended = True
                 self._final = self.stats()
                 self.engine.close()
@@ -159,6 +160,7 @@ class Run(Generic[T]):
             self._times.waited_for(path, came - before - worked)
         else:
             self._times.messages += came - before - worked
+        self._pulls = 0
         self._handle(events)
         self._times.messages += engine.now() - max(came, self._times.begin)
 
@@ -314,37 +316,20 @@ class Run(Generic[T]):
             self._take_events(fleet.timers.until_next())
         if actor.status == "gone":
             raise RunError(f"actor {actor.name!r} is gone and cannot be asked for {method!r}.")
-        answer = _Answer(f"{method} of {actor.name}")
+        answer = Answer(f"{method} of {actor.name}")
         fleet.call(actor, answer, method, self.engine.put(argument))
-        while not answer.done:
-            self._take_events(fleet.timers.until_next())
-            self._raise_errors()
+        self.wait_for([answer])
         if answer.lost:
             raise WorkerLost(f"actor {actor.name!r} was lost while it was asked for {method!r}.")
         return None if answer.payload is None else answer.payload.get()
 
+    def wait_for(self, answers: list[Answer]) -> None:
+        """Handle events until all calls are answered."""
+        timers = self._scheduler.fleet.timers
+        while not all(answer.done for answer in answers):
+            self._take_events(timers.until_next())
+            self._raise_errors()
+
 
 def _is_answer(event: Event) -> bool:
     return isinstance(event, Completed) and not event.header.not_ready
-
-
-class _Answer:
-    """The target of a call."""
-
-    def __init__(self, operator: str) -> None:
-        self.operator = operator
-        self.done = False
-        self.lost = False
-        self.payload: Ref | None = None
-
-    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
-        self.done, self.payload = True, payload
-
-    def abandoned(self, request: Request) -> None:
-        self.done = self.lost = True
-
-    def actor_back(self) -> None:
-        pass
-
-    def actor_gone(self) -> None:
-        pass

@@ -129,6 +129,8 @@ def _lent(value: Any, copy: bool) -> Any:
         return kind([_lent(part, copy) for part in value])
     if kind.__module__ != "numpy" or kind.__name__ != "ndarray" or value.dtype.hasobject:
         raise TypeError(kind)
+    if not (copy or value.flags.writeable):
+        return value
     lent = value.copy() if copy else value.view()
     lent.flags.writeable = False
     return lent

@@ -75,6 +75,10 @@ class Actor:
     seq: int = 0
     messages: int = 0
     """how many were sent to it"""
+    plain: int = 0
+    """how many there were with the last one that has no version"""
+    handled: int = 0
+    """how many it had handled when it last answered"""
     versions_sent: int = 0
     last_version: dict[str, int] = field(default_factory=dict)
     sticky: dict[str, Message] = field(default_factory=dict)
@@ -95,3 +99,25 @@ class Actor:
     """a timer is set for its oldest request"""
     busy: float = 0.0
     counters: Counter[str] = field(default_factory=Counter)
+
+
+class Answer:
+    """The target of a call."""
+
+    def __init__(self, operator: str) -> None:
+        self.operator = operator
+        self.done = False
+        self.lost = False
+        self.payload: Ref | None = None
+
+    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
+        self.done, self.payload = True, payload
+
+    def abandoned(self, request: Request) -> None:
+        self.done = self.lost = True
+
+    def actor_back(self) -> None:
+        pass
+
+    def actor_gone(self) -> None:
+        pass

@@ -224,6 +224,7 @@ class Fleet:
         if self.log is not None:
             self.log("completed", actor.name, actor.incarnation, request.seq)
         actor.failures_in_a_row = 0
+        actor.handled = request.messages
         actor.last_answer = now = self.engine.now()
         header = event.header
         if header.wall > now - self.counted_from:  # it began before the counting did

@@ -29,6 +29,7 @@ class Outbox:
     def put(self, actor: Actor, message: Message, kind: str | None) -> None:
         """Send a message, at once or, if it has a version, in time; `kind` is what it replaces."""
         if kind is None:
+            actor.plain = actor.messages
             self.catch_up(actor)
             self.send(actor, message)
             return

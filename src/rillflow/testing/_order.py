@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -106,3 +108,44 @@ def check_body_of_the_loop_is_part_of_the_step(make_engine: MakeEngine) -> None:
                 assert (count, told) == (number, list(range(number)))
                 assert run.workers()["worker-0"]["in_flight"] == 0
                 run.send(workers, "tell", number)
+
+
+class _Writer:
+    """Writes what it is told to a file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def write(self, number: int) -> None:
+        """One more number."""
+        with open(self.path, "a") as file:
+            file.write(f"{number} ")
+
+
+class _Note(Operator[Any, Any]):
+    """Tells the writer how many items there were so far."""
+
+    def __init__(self, writer: Actors, versioned: bool) -> None:
+        self.writer = writer
+        self.versioned = versioned
+        self.count = 0
+
+    def __call__(self, item: Any, ctx: Context) -> Any:
+        self.count += 1
+        ctx.send(self.writer, "write", self.count, version=self.count if self.versioned else None)
+        return item
+
+
+def check_last_message_of_a_flow_arrives(make_engine: MakeEngine) -> None:
+    """C4: an actor is not ended before it has handled what the last item had to say to it."""
+    for versioned in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "written")
+            workers = Actors.of(Worker, 2, name="worker")
+            writer = Actors.of(_Writer, 1, path, name="writer")
+            flow = from_actors(workers).gather_async().for_each(_Note(writer, versioned)).limit(5)
+            assert len(list(flow.run(make_engine()))) == 5
+            with open(path) as file:
+                written = file.read().split()
+            assert written[-1] == "5", f"the last message was lost; it wrote {written}"
+            assert versioned or len(written) == 5

@@ -27,6 +27,7 @@ CHECKS: list[Check] = [
     _order.check_lag_behind_a_batch_is_bounded,
     _order.check_messages_come_before_later_requests,
     _order.check_body_of_the_loop_is_part_of_the_step,
+    _order.check_last_message_of_a_flow_arrives,
     # streams
     _streams.check_provenance_survives,
     _streams.check_weights_reach_every_contributor,
