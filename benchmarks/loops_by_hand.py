@@ -121,9 +121,10 @@ class PPO(Loop):
 class LearnerThread(threading.Thread):
     """Learns from what is put in; results come out with whatever was put in beside the batch."""
 
-    def __init__(self, learner: Any, channel: Channel) -> None:
+    def __init__(self, learner: Any, channel: Channel, weights_every: int) -> None:
         super().__init__(daemon=True)
         self.learner = learner
+        self.weights_every = weights_every
         self.channel = channel
         self.batches: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.results: deque[tuple[Learned | Exception, Any]] = deque()
@@ -135,7 +136,10 @@ class LearnerThread(threading.Thread):
         try:
             while (job := self.batches.get()) is not None:
                 batch, beside = job
-                learned = self.learner.learn(batch.get() if isinstance(batch, Ref) else batch)
+                learned = self.learner.learn(
+                    batch.get() if isinstance(batch, Ref) else batch,
+                    with_weights=self.learner.version % self.weights_every == 0,
+                )
                 self.results.append((learned, beside))
                 self.channel.wake()
         except Exception as error:
@@ -159,7 +163,7 @@ class WithThread(Loop):
 
     def __init__(self, channel: Channel, config: Any, seed: int) -> None:
         super().__init__(channel, config, seed)
-        self.thread = LearnerThread(self.learner, channel)
+        self.thread = LearnerThread(self.learner, channel, getattr(config, "weights_every", 1))
         self.fragments: deque[Any] = deque()
         self.newest: Learned | None = None
         self.sent = dict.fromkeys(self.workers, 0)
@@ -292,7 +296,8 @@ class ApeX(WithThread):
         self.owed -= 1.0
         told = learned.rows["keys"], np.abs(learned.rows["td_errors"])
         self.channel.tell(shard, "update", self.channel.put(told))
-        self.newest = learned
+        if learned.weights is not None:
+            self.newest = learned
         return learned
 
 

@@ -68,7 +68,7 @@ def test_sim_equals_local(shards):
 @pytest.mark.proc
 def test_apex_on_processes():
     """Both replay actors are used, and nothing is lost."""
-    flow, workers = flow_of("apex", max_weight_sync_delay=32)
+    flow, workers = flow_of("apex", max_weight_sync_delay=32, weights_every=1)
     shards: set[int] = set()
     with flow.run("local") as run:
         for results, result in enumerate(run, 1):
@@ -82,7 +82,7 @@ def test_apex_on_processes():
 
 def test_apex_sends_weights_after_the_delay(weights_put):
     """To whoever made the item: 2 fragments of 16 steps, then new weights, each serialised once."""
-    flow, workers = flow_of("apex", max_weight_sync_delay=32)
+    flow, workers = flow_of("apex", max_weight_sync_delay=32, weights_every=1)
     with flow.run("sim") as run:
         for _ in range(30):
             next(run)
@@ -92,6 +92,31 @@ def test_apex_sends_weights_after_the_delay(weights_put):
     assert balances["rollouts"].done["stored"] == stored
     assert balances["replay"].done["trained"] >= 30
     assert 1 < len(weights_put) <= 1 + stored // 2
+
+
+def test_apex_makes_few_snapshots_of_its_weights(weights_put):
+    """Of 30 updates the 1st, 9th, 17th and 25th; workers are sent the newest of them."""
+    flow, workers = flow_of("apex", max_weight_sync_delay=16, weights_every=8)
+    versions = []
+    with flow.run("sim") as run:
+        for _ in range(30):
+            next(run)
+            versions.append(run.shared[workers.weights_key].version)
+    assert versions == [1] * 8 + [9] * 8 + [17] * 8 + [25] * 6
+    assert len(weights_put) <= 1 + 4
+
+
+@pytest.mark.parametrize("algorithm", ["impala", "apex"])
+def test_learner_learns_the_same_wherever_it_lives(algorithm):
+    """On a thread or in a process: on `sim`, where nothing takes time, it is the same run."""
+    small = {"hidden": (16,)} if algorithm == "impala" else SMALL
+    runs = [
+        train(algorithm, until={"steps": 500}, engine="sim", learner_placement=place, **small)
+        for place in ("thread", "process")
+    ]
+    assert runs[0].history[-1]["steps"] == runs[1].history[-1]["steps"]
+    for name, array in runs[0].weights.items():
+        assert np.array_equal(array, runs[1].weights[name]), name
 
 
 def test_each_worker_of_apex_explores_at_its_own_rate():
@@ -129,7 +154,8 @@ def test_results_carry_errors_and_keys_and_priorities_go_back():
 @pytest.mark.parametrize("algorithm", ["simple_q", "dqn", "apex"])
 def test_two_of_them_run_in_one_flow(algorithm):
     """Each with workers, replay and a learner of its own."""
-    (one, first), (two, second) = flow_of(algorithm), flow_of(algorithm, n_step=2)
+    every = {"weights_every": 1} if algorithm == "apex" else {}
+    (one, first), (two, second) = flow_of(algorithm, **every), flow_of(algorithm, n_step=2, **every)
     with rf.Union(one, two).run("sim") as run:
         for _ in range(40):
             next(run)

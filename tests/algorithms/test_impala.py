@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from types import SimpleNamespace
@@ -227,16 +228,28 @@ def test_aggregated_workers_get_the_newest_weights() -> None:
 
 @pytest.mark.proc
 def test_aggregators_are_processes_with_processes_of_their_own() -> None:
-    """Two aggregators, three workers; nothing is left behind when the run stops."""
+    """Two aggregators, three workers, a learner; nothing is left behind when the run stops."""
     before = children()
     workers = Workers(impala.Config.make(**SMALL, **TREE))
     with impala.plan(ParallelRollouts(workers), workers).run("local") as run:
         results = [next(run) for _ in range(10)]
         ours = children() - before
-        assert len(ours) == 5
+        assert len(ours) == 6
         assert run.ledger().balanced
     assert all(result.steps >= 60 for result in results)
     assert gone(list(ours))
+
+
+@pytest.mark.proc
+def test_a_learner_that_is_killed_ends_the_run() -> None:
+    """Workers may be restarted; a learner begun anew would train from the first weights again."""
+    workers = Workers(impala.Config.make(**SMALL, num_workers=1))
+    flow = impala.plan(ParallelRollouts(workers), workers)
+    with flow.run("local", on_failure="restart") as run:
+        next(run)
+        os.kill(run.workers()["learner-0"]["pid"], signal.SIGKILL)
+        with pytest.raises(rf.WorkerLost, match="'learner-0'"):
+            list(itertools.islice(run, 20))
 
 
 @pytest.mark.proc
@@ -247,13 +260,13 @@ def test_workers_end_with_an_aggregator_that_was_killed() -> None:
     flow = impala.plan(ParallelRollouts(workers), workers)
     with flow.run("local", on_failure="restart") as run:
         next(run)
-        old = children() - before
+        old = children() - before - {run.workers()["learner-0"]["pid"]}
         os.kill(run.workers()["aggregator-0"]["pid"], signal.SIGKILL)
         for _ in range(20):
             next(run)
         assert run.workers()["aggregator-0"]["incarnation"] == 1
         assert gone(list(old))
-        assert len(children() - before) == 3
+        assert len(children() - before) == 4
         assert run.ledger().balanced
     assert gone(list(children() - before))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from rillflow.graph.flow import Flow
 from rillflow.graph.merge import Concurrently
@@ -43,6 +44,13 @@ class Config(QConfig):
     """steps of a worker after which it is sent new weights"""
     learner_queue_size: int = 16
     """training batches that may wait for the learner"""
+    learner_placement: Literal["thread", "process"] = "process"
+    """where the learner lives: on a thread of the driver, or in a process of its own"""
+    weights_every: int = 16
+    """updates between two snapshots of the weights, of which workers are sent the newest"""
+
+    def _wrong(self) -> list[str]:
+        return super()._wrong() + self._below_one("weights_every", "learner_queue_size")
 
     def exploration(self, worker: int, steps: int) -> float:
         """A rate of its own for each worker, from 0.4 down to 0.4 ** 8."""
@@ -50,10 +58,15 @@ class Config(QConfig):
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
-    """Rollouts into replay actors, a learner on its own thread, priorities back to replay."""
+    """Rollouts into replay actors, a learner of its own, priorities back to replay."""
     workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg)
-    learner = LearnerThread(workers, queue_size=cfg.learner_queue_size)
+    learner = LearnerThread(
+        workers,
+        queue_size=cfg.learner_queue_size,
+        placement=cfg.learner_placement,
+        weights_every=cfg.weights_every,
+    )
     store_op = (
         as_ready(rollouts, num_async=2)
         .for_each(StoreToReplayBuffer(replay))

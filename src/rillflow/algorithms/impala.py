@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from rillflow.graph.flow import Flow
 from rillflow.graph.merge import Concurrently
@@ -35,6 +35,8 @@ class Config(AlgorithmConfig):
     """actors between the workers and the driver that join fragments; 0: the driver does it"""
     learner_queue_size: int = 2
     """training batches that may wait for the learner; each makes the next ones one update older"""
+    learner_placement: Literal["thread", "process"] = "process"
+    """where the learner lives: on a thread of the driver, or in a process of its own"""
     vtrace_clip_rho_threshold: float = 1.0
     """ceiling of the importance weights in the value targets"""
     vtrace_clip_pg_rho_threshold: float = 1.0
@@ -111,9 +113,11 @@ def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
-    """Fragments as they come, answered with the newest weights; a learner on its own thread."""
+    """Fragments as they come, answered with the newest weights; a learner of its own."""
     workers, cfg = bind(Config, rollouts, workers, cfg)
-    learner = LearnerThread(workers, queue_size=cfg.learner_queue_size)
+    learner = LearnerThread(
+        workers, queue_size=cfg.learner_queue_size, placement=cfg.learner_placement
+    )
     enqueue_op = (
         as_ready(rollouts, cfg.max_sample_requests_in_flight_per_worker)
         .for_each(UpdateWorkerWeights(workers))

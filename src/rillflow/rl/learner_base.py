@@ -39,11 +39,19 @@ class LearnerBase(ABC):
     def get_weights(self) -> dict[str, Array]:
         """A snapshot that later training does not change."""
 
-    def learn(self, batch: SampleBatch, epochs: int = 1, minibatch: int | None = None) -> Learned:
-        """As `train`, with the weights that it led to."""
+    def learn(
+        self,
+        batch: SampleBatch,
+        epochs: int = 1,
+        minibatch: int | None = None,
+        *,
+        with_weights: bool = True,
+    ) -> Learned:
+        """As `train`, with the weights that it led to, if somebody wants them."""
         result = self.train(batch, epochs, minibatch)
         rows = result.rows if isinstance(result, RowStats) else {}
-        return Learned(result.steps, result.stats, rows, self.get_weights(), self.version)
+        weights = self.get_weights() if with_weights else None
+        return Learned(result.steps, result.stats, rows, weights, self.version)
 
     def get_target_weights(self) -> dict[str, Array]:
         """A snapshot of the target network."""

@@ -1,4 +1,4 @@
-"""A learner on a thread of its own, between two queues."""
+"""A learner on a thread or in a process of its own, between two queues."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from rillflow.rl.make_learner import AnyLearner, make_learner
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers
-from rillflow.types import ActorInfo, Placement
+from rillflow.types import ActorInfo, FailurePolicy, Placement
 
 
 class Learn:
-    """Learns from each batch that comes; its results carry a snapshot of the weights."""
+    """Learns from each batch that comes; one of `weights_every` results carries the weights."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, weights_every: int) -> None:
         self.workers = workers
+        self.weights_every = weights_every
         self.seed = 0
         self.learner: AnyLearner | None = None
 
@@ -30,7 +31,9 @@ class Learn:
 
     def __call__(self, batch: Any) -> Learned:
         """One optimiser step."""
-        return self._learner().learn(unpaired(batch))
+        learner = self._learner()
+        due = learner.version % self.weights_every == 0
+        return learner.learn(unpaired(batch), with_weights=due)
 
     def _learner(self) -> AnyLearner:
         if self.learner is None:
@@ -67,18 +70,27 @@ class LearnerThread(Background):
     3
 
     Each queue holds `queue_size` items; whoever fills a full one waits. With `placement="process"`
-    it is an actor. It updates its target network, if the algorithm has one, by itself.
+    it is an actor, and does not share Python's interpreter with the driver. One of `weights_every`
+    results carries the new weights: a snapshot costs time, and workers need few of them. It
+    updates its target network, if the algorithm has one, by itself. If it fails or is lost the run
+    ends, whatever becomes of workers: what it has learned is in the last checkpoint.
     """
 
     def __init__(
-        self, workers: Workers, *, queue_size: int = 16, placement: Placement = "thread"
+        self,
+        workers: Workers,
+        *,
+        queue_size: int = 16,
+        placement: Placement = "thread",
+        weights_every: int = 1,
     ) -> None:
         super().__init__(
-            Learn(workers),
+            Learn(workers, weights_every),
             name="learner",
             inqueue=Queue(capacity=queue_size, name="learner.in"),
             outqueue=Queue(capacity=queue_size, name="learner.out"),
             placement=placement,
+            on_failure=FailurePolicy(),  # begun anew it would have forgotten what it learned
         )
 
     def start(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -125,13 +124,16 @@ class UpdateReplayPriorities(Operator[Any, Any]):
     def __call__(self, item: Any, ctx: Context) -> Any:
         """Send each shard what is its own."""
         found = unpaired(item)
-        if isinstance(found, SampleBatch) and self.workers is not None:
+        if self.workers is not None and isinstance(found, SampleBatch):
             found = learner_of(self.workers, ctx).assess(found)
         keys, errors = _errors_of(found)
         priorities, sources = np.abs(errors), ctx.sources
+        if len(sources) == 1:
+            ctx.send(sources[0], "update_priorities", keys, priorities)
+            return item
         for actor in sources:
-            own = keys >> KEY_BITS == actor.index if len(sources) > 1 else slice(None)
-            if len(keys[own]):
+            own = keys >> KEY_BITS == actor.index
+            if own.any():
                 ctx.send(actor, "update_priorities", keys[own], priorities[own])
         return item
 
@@ -139,13 +141,14 @@ class UpdateReplayPriorities(Operator[Any, Any]):
 def _errors_of(item: Any) -> tuple[Array, Array]:
     """Keys and TD errors of the rows of a training result, or of a batch that has them."""
     rows = item.rows if isinstance(item, RowStats) else item
-    if not isinstance(rows, Mapping) or not {"keys", "td_errors"} <= rows.keys():
+    try:
+        return rows["keys"].ravel(), rows["td_errors"].ravel()
+    except (KeyError, TypeError):
         raise RunError(
             "UpdateReplayPriorities needs `td_errors` and `keys` of each row, which the loss "
             f"puts among its figures; found {item!r}. Before training, give it the workers: "
             "UpdateReplayPriorities(workers)."
-        )
-    return np.ravel(rows["keys"]), np.ravel(rows["td_errors"])
+        ) from None
 
 
 class UpdateTargetNetwork(Operator[Any, Any]):

@@ -50,7 +50,8 @@ class Learned(RowStats):
     Nobody changes these weights any more: no thread reads live parameters of another.
     """
 
-    weights: dict[str, Array]
+    weights: dict[str, Array] | None
+    """None: those of another result will do"""
     version: int
 
     def result(self, policy: str) -> RowStats:

@@ -31,6 +31,8 @@ class Published:
 
     def publish(self, learned: Learned, ctx: Context) -> None:
         """These are newer: send them to all workers, or keep them ready for who will."""
+        if learned.weights is None:
+            return
         self.renew(learned.weights, learned.version)
         if not self.on_demand:
             self.send(ctx, self.workers.actors)
