@@ -103,7 +103,8 @@ class Local(Engine):
         if actor in self._inside.actors:
             self._inside.post(actor, request_job(request, pipeline, seq, payload, provenance))
         elif process := self._processes.get(actor):
-            self._send(process, ("request", request, pipeline, seq, provenance), _sendable(payload))
+            plain = [tuple(source) for source in provenance]
+            self._send(process, ("request", request, pipeline, seq, plain), _sendable(payload))
 
     def tell(
         self, actor: str, method: str, payload: Ref, spread: bool, version: int | None

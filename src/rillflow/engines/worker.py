@@ -20,7 +20,7 @@ from rillflow.engines.host import ActorHost, OperatorFailed
 from rillflow.engines.serial import pack
 from rillflow.engines.wire import Packet, Receiver, make_ref
 from rillflow.errors import describe_exception
-from rillflow.types import ActorInfo, Ref
+from rillflow.types import ActorInfo, Ref, Source
 
 _F_SETSIG = 10
 
@@ -129,11 +129,17 @@ class Worker:
             self.send(("failed", None, describe_exception(error, pipeline)))
 
     def on_request(
-        self, payload: Ref | None, request: int, pipeline: str, seq: int, sources: Any
+        self,
+        payload: Ref | None,
+        request: int,
+        pipeline: str,
+        seq: int,
+        sources: list[tuple[str, int, int, int]],
     ) -> None:
         assert self.host is not None
+        provenance = tuple([Source(*source) for source in sources])
         try:
-            header, value = self.host.request(pipeline, seq, payload, sources)
+            header, value = self.host.request(pipeline, seq, payload, provenance)
             result = make_ref(pack(value, by_value=False)) if header.items else None
         except OperatorFailed as failed:
             self.send(("failed", request, describe_exception(failed.error, failed.operator)))
