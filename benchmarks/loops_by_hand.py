@@ -1,8 +1,8 @@
 """A3C, PPO, IMPALA and Ape-X as loops written by hand.
 
 The same workers, policies, learner and replay actors as the plans in `rillflow.algorithms`, the
-same batches, broadcasts and bounds on what is under way; no graph and no scheduler. `step` is one
-result of training.
+same batches, broadcasts and bounds on what is under way; no graph and no scheduler. Learners that
+work beside the loop have a thread, as in the paper. `step` is one result of training.
 """
 
 from __future__ import annotations

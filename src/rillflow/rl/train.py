@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -113,7 +112,7 @@ class ApplyGradients(Operator[Any, TrainStats]):
         published = published_of(self.workers, ctx)
         published.renew(learner.get_weights(), learner.version)
         published.send(ctx, ctx.sources)
-        return dataclasses.replace(result, policy=self.workers.policy)
+        return TrainStats(result.steps, result.stats, policy=self.workers.policy)
 
 
 class AverageGradients(Operator[Any, Gradients]):
