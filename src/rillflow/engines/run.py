@@ -86,17 +86,18 @@ class Run(Generic[T]):
             times.messages += engine.now() - back
         elif times.left is not None:  # a snapshot has let go of the item
             times.back(engine.now())
-        scheduler, errors = self._scheduler, self._scheduler.fleet.errors
-        outbox = scheduler.fleet.outbox
+        scheduler, fleet = self._scheduler, self._scheduler.fleet
+        errors = fleet.errors
         while True:
             self._pulls += 1
             if self._pulls % _LOOK_EVERY == 0:
                 self._take_events(0.0)
             if errors:
                 raise errors.popleft()
-            serialising = outbox.seconds
+            looked, asking = engine.now(), fleet.seconds
             pulled = scheduler.pull()
-            times.messages += outbox.seconds - serialising
+            asking = fleet.seconds - asking
+            times.messages += asking
             if type(pulled) is Envelope:
                 value = pulled.read()
                 for ticket in pulled.tickets:
@@ -116,7 +117,7 @@ class Run(Generic[T]):
                 self._final = self.stats()
                 self.engine.close()
                 raise StopIteration
-            self._wait(pulled)
+            self._wait(pulled, looked + asking)
 
     def start(self) -> None:
         """Begin, or go on from `set_state`, now instead of with the first item."""
@@ -141,26 +142,29 @@ class Run(Generic[T]):
             state, self._restore = self._restore, None
             snapshot.restore(self, self._scheduler, state)
 
-    def _wait(self, status: Any) -> None:
-        """Nothing can be pulled: let time pass until something happens."""
+    def _wait(self, status: Any, since: float) -> None:
+        """Nothing can be pulled, as a look has shown since then: let something happen."""
         fleet = self._scheduler.fleet
         if not fleet.expects_events:
             self._raise_errors()
             raise self._scheduler.deadlock(status)
-        if fleet.outbox.behind:
-            fleet.before_waiting()
         engine = self.engine
-        before, worked = engine.now(), engine.inline_seconds
+        if fleet.outbox.behind:
+            before = engine.now()
+            fleet.before_waiting()
+            took = engine.now() - before
+            self._times.messages += took
+            since += took
+        worked = engine.inline_seconds
         events = engine.wait(fleet.timers.until_next())
         # actors that live in the driver work while it waits: that is no waiting
         worked = engine.inline_seconds - worked
         came = engine.now()
         if events or not worked:
             path = fleet.operator_of(events[0]) if events else ""
-            self._times.waited_for(path, came - before - worked)
+            self._times.waited_for(path, came - since - worked)
         else:
-            self._times.messages += came - before - worked
-        self._pulls = 0
+            self._times.messages += came - since - worked
         self._handle(events)
         self._times.messages += engine.now() - max(came, self._times.begin)
 

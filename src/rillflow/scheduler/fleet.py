@@ -41,6 +41,8 @@ class Fleet:
         self.timers = Timers(engine.now)
         self.counters: Counter[str] = Counter()
         self.outbox = Outbox(engine)
+        self.seconds = 0.0
+        """spent on making requests, with the messages that leave before them"""
         self.inline = 0
         """requests on their way to actors that live in the driver"""
         self.paused = False
@@ -132,13 +134,12 @@ class Fleet:
 
         Without a payload the one ticket is the request's own, made for it.
         """
+        began = self.engine.now()
         seq = actor.seq
         actor.seq = seq + 1
         ident = next(self._ids)
         own = payload is None
-        request = Request(
-            ident, actor, target, seq, tickets, self.engine.now(), own, actor.messages
-        )
+        request = Request(ident, actor, target, seq, tickets, began, own, actor.messages)
         actor.requests[ident] = self.by_request[ident] = request
         if actor.inline:
             self.inline += 1
@@ -151,6 +152,7 @@ class Fleet:
             self.outbox.catch_up(actor)
         provenance = () if own else tuple(ticket.source for ticket in tickets)
         self.engine.request(actor.name, ident, pipeline, seq, payload, provenance)
+        self.seconds += self.engine.now() - began
 
     def call(self, actor: Actor, target: Target, method: str, payload: Ref) -> Request:
         """Call a method of an actor's host, to be answered to `target`."""

@@ -364,10 +364,12 @@ class SyncGather(Gather):
             self.requested = True
             for shard in self.shards:
                 self.rearm(shard)
-        if any((s.active or s.in_flight) and not self.buffers[s.index] for s in self.shards):
-            return self.idle_status()
+        for shard, buffer in zip(self.shards, self.buffers, strict=True):
+            if not buffer and (shard.in_flight or not (shard.ended or shard.removed)):
+                return self.idle_status()
         for shard in self.shards:
-            shard.deliver_metrics()
+            if shard.metrics:
+                shard.deliver_metrics()
         parts = [buffer.popleft() for buffer in self.buffers if buffer]
         if not parts:
             return Blocked.ENDED

@@ -117,6 +117,8 @@ class UnionStep:
         pulled = self.children[first]()
         if type(pulled) is Envelope or pulled is Blocked.PROGRESSED:
             return self._serve(first, pulled)
+        if pulled is Blocked.WAITING and not self.as_ready:
+            return pulled  # its turn has come; a slow child is waited for
         return self._others(first, pulled)
 
     def _others(self, first: int, pulled: Pulled) -> Pulled:

@@ -21,8 +21,6 @@ class Outbox:
         self.engine = engine
         self.behind: dict[str, Actor] = {}
         """actors that have not been sent everything"""
-        self.seconds = 0.0
-        """spent on serialising what had waited"""
         self.log: Callable[..., None] | None = None
         """told what is sent, if somebody wants to know"""
 
@@ -61,7 +59,5 @@ class Outbox:
         if self.log is not None:
             self.log("tell", actor.name, method, version)
         if isinstance(payload, Deferred):
-            before = self.engine.now()
             payload = payload.sendable()
-            self.seconds += self.engine.now() - before
         self.engine.tell(actor.name, method, payload, spread, version)

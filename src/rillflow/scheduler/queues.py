@@ -14,6 +14,7 @@ from rillflow.scheduler.transform import Puller
 from rillflow.types import Header, Ref
 
 if TYPE_CHECKING:
+    from rillflow.scheduler.fleet import Fleet
     from rillflow.scheduler.scheduler import Scheduler
 
 
@@ -59,12 +60,31 @@ class QueueState:
         return Blocked.STARVED if self.producers else Blocked.ENDED
 
 
+class _Clock:
+    """What an operator's own work takes, without the requests that it makes."""
+
+    def __init__(self, fleet: Fleet, stats: NodeStats) -> None:
+        self.fleet = fleet
+        self.now = fleet.engine.now
+        self.stats = stats
+
+    def begin(self) -> float:
+        """When it would have begun if no request had taken any time yet."""
+        return self.now() - self.fleet.seconds
+
+    def end(self, began: float) -> None:
+        """It is done."""
+        self.stats.busy += self.now() - self.fleet.seconds - began
+        self.stats.calls += 1
+
+
 class EnqueueStep:
     """Puts a copy of each item on the queue and passes the item on."""
 
     def __init__(self, scheduler: Scheduler, state: QueueState, name: str, pull: Puller) -> None:
         self.name = name
         self.stats = scheduler.stats_of(name)
+        self.clock = _Clock(scheduler.fleet, self.stats)
         self.state = state
         self.upstream = pull
         self.pending: Envelope | None = None
@@ -85,10 +105,12 @@ class EnqueueStep:
         if state.full and state.queue.when_full == "wait":
             self.pending = pulled
             return Blocked.PARKED
+        began = self.clock.begin()
         self.stats.items += 1
         for ticket in pulled.tickets:
             ticket.add_pieces(1)
         state.put(Envelope(pulled.value, pulled.tickets, None, pulled.lazy), self.stats)
+        self.clock.end(began)
         return pulled
 
     def leave(self) -> None:
@@ -111,14 +133,18 @@ class DequeueStep:
     def __init__(self, scheduler: Scheduler, state: QueueState, name: str) -> None:
         self.name = name
         self.stats = scheduler.stats_of(name)
+        self.clock = _Clock(scheduler.fleet, self.stats)
         self.state = state
 
     def pull(self) -> Pulled:
         """The oldest item, or why there is none."""
-        if self.state.items:
-            self.stats.items += 1
-            return self.state.get()
-        return self.state.status()
+        if not self.state.items:
+            return self.state.status()
+        began = self.clock.begin()
+        self.stats.items += 1
+        envelope = self.state.get()
+        self.clock.end(began)
+        return envelope
 
     def held(self) -> list[tuple[Ticket, ...]]:
         """Nothing: the queue holds them."""
@@ -170,8 +196,11 @@ class BackgroundState:
 
     def _send(self, envelope: Envelope) -> None:
         fleet = self.scheduler.fleet
-        whole = isinstance(envelope.value, Ref)
-        payload = envelope.value if whole else fleet.engine.lend(self.actor.name, envelope.read())
+        payload = envelope.value
+        if not isinstance(payload, Ref):
+            value, before = envelope.read(), fleet.engine.now()
+            payload = fleet.engine.lend(self.actor.name, value)
+            fleet.seconds += fleet.engine.now() - before
         fleet.request(self.actor, self, self.PIPELINE, envelope.tickets, payload)
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:

@@ -1,7 +1,8 @@
 """Where the driver's time goes: operators, waiting for whom, messages, the user's loop, the rest.
 
-The rest is what scheduling needs. It is not measured but what is left over, so that nothing is
-counted twice and nothing is hidden.
+A look for something to do that finds nothing is part of the waiting that follows. The rest is what
+scheduling needs. It is not measured but what is left over, so that nothing is counted twice and
+nothing is hidden.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class DriverTimes:
         self.loop = 0.0
         """seconds in the body of the user's loop"""
         self.messages = 0.0
-        """seconds in which messages were sent and received"""
+        """seconds in which requests and messages were made, sent and received"""
         self.left: float | None = None
         """when the last item was given; None: the driver is at work"""
         self.rounds = 0

@@ -159,7 +159,13 @@ class TransformStep:
         if type(pulled) is Envelope:
             if self.one_to_one:
                 return self._apply(pulled)
-            self._queue(self._feed(pulled), pulled)
+            outs = self._feed(pulled)
+            if len(outs) == 1 and not self.transform.ended:
+                pulled.value, pulled.tickets = outs[0]
+                pulled.lazy = self._is_lazy(pulled.value)
+                self.stats.items += 1
+                return pulled
+            self._queue(outs, pulled)
         elif pulled is Blocked.ENDED:
             self.upstream_ended = True
             self._queue(self._once(self.transform.flush), None)
