@@ -59,6 +59,15 @@ def test_learner_on_its_own_thread_is_the_learner_too() -> None:
     assert advise(larger(waiting), dqn.Config()).bound == "learner"
 
 
+def test_learner_that_never_rests_is_the_limit_whatever_the_driver_waits_for() -> None:
+    busy = TimeShare("background(learner)", "learner", "operator", 1, 9.1, 0.91)
+    advice = advise(stats(*larger(WAITING).times, busy), dqn.Config(train_batch_size=64))
+    assert advice.settings == {"train_batch_size": 256}
+    assert str(advice).startswith("learner-bound: background(learner) works 91% of the time.")
+    rested = TimeShare("background(learner)", "learner", "operator", 1, 5.0, 0.5)
+    assert advise(stats(*larger(WAITING).times, rested), dqn.Config()).bound == "sampling"
+
+
 def test_sampling_is_given_the_cores_there_are_and_then_more_environments() -> None:
     config = ppo.Config(num_workers=1, num_envs_per_worker=8)
     assert advise(larger(WAITING), config, cores=4).settings == {"num_workers": 4}

@@ -12,6 +12,8 @@ Bound = Literal["learner", "sampling", "message"]
 _INTO = {"learner": "learning", "sampling": "sampling", "message": "messages and scheduling"}
 _MORE = 4
 """times as large: what is paid once then serves four times as much"""
+_SATURATED = 0.8
+"""share of its time that a learner beside the driver works when nothing else limits it"""
 
 
 @dataclass(frozen=True)
@@ -20,31 +22,40 @@ class Advice:
 
     bound: Bound
     share: float
-    """of the driver's time"""
+    """of the driver's time, or of its own"""
     what: str
     """the line that takes most of it"""
     why: str
     settings: dict[str, Any] = field(default_factory=dict)
+    saturated: bool = False
+    """it hardly ever rests, beside the driver: whatever that waits for, this is the limit"""
 
     def __str__(self) -> str:
         flags = " ".join(
             f"--{name.replace('_', '-')} {value}" for name, value in self.settings.items()
         )
-        return (
-            f"{self.bound}-bound: {self.share:.0%} of the driver's time goes into "
-            f"{_INTO[self.bound]}, most of it into {self.what}.\n"
-            f"To train faster, {self.why}: {flags}"
+        because = (
+            f"{self.what} works {self.share:.0%} of the time."
+            if self.saturated
+            else f"{self.share:.0%} of the driver's time goes into {_INTO[self.bound]}, most of "
+            f"it into {self.what}."
         )
+        return f"{self.bound}-bound: {because}\nTo train faster, {self.why}: {flags}"
 
 
 def advise(stats: RunStats, config: Any, cores: int | None = None) -> Advice:
-    """The largest share of the driver's time decides.
+    """A learner of its own that is always at work, or the largest share of the driver's time.
 
     Args:
         stats: of a run.
         config: the settings it ran with.
         cores: of the machine; by default of this one.
     """
+    here = cores or os.cpu_count() or 1
+    for line in stats.times:
+        if line.name.startswith("background(") and line.share >= _SATURATED:
+            why, settings = _learner(line.name, config, here)
+            return Advice("learner", line.share, line.name, why, settings, saturated=True)
     shares: dict[Bound, list[tuple[float, str]]] = {"learner": [], "sampling": [], "message": []}
     for line in stats.times:
         if line.where != "driver" or line.part_of is not None:
@@ -57,7 +68,6 @@ def advise(stats: RunStats, config: Any, cores: int | None = None) -> Advice:
     totals = {bound: sum(share for share, _ in lines) for bound, lines in shares.items()}
     bound = max(totals, key=lambda one: totals[one])
     what = max(shares[bound], default=(0.0, "nothing"))[1]
-    here = cores or os.cpu_count() or 1
     why, settings = {"learner": _learner, "sampling": _sampling, "message": _message}[bound](
         what, config, here
     )
