@@ -45,8 +45,12 @@ class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """As the environment's own, checked."""
+        return self.reset_inside(self.env, seed=seed, options=options)
+
+    def reset_inside(self, env: Any, **how: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset what is inside, or what is inside of that, and check what it says."""
         try:
-            result = self.env.reset(seed=seed, options=options)
+            result: tuple[Any, dict[str, Any]] = env.reset(**how)
         except Exception as error:
             raise raised(error, "reset", self._name, self._index) from error
         problem = result_mismatch(result, _RESET, "reset")

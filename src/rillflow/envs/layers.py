@@ -25,6 +25,8 @@ _HAS_SEEN: dict[type, Callable[[Any], bool]] = {
     TimeLimit: lambda layer: layer._elapsed_steps is not None,
 }
 """whether a layer will not change a step any more; that a TimeLimit does is made up for"""
+_OWN = frozenset(("step", "reset"))
+"""methods that somebody has put on a layer itself"""
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -48,6 +50,8 @@ class Passed:
         copies = [_copy(env, guards) for env in envs]
         self.inner = [copy.inner for copy in copies]
         """what is stepped of each"""
+        self.steps = [copy.inner.step for copy in copies]
+        """how"""
         self._guards = [copy.guard for copy in copies]
         self.settled = all(copy.settled for copy in copies)
         """False: look again after the next step"""
@@ -68,13 +72,14 @@ class Passed:
         self._step += 1
 
     def begin(self, index: int) -> Any:
-        """The first observation of the next episode of one, through all its layers."""
+        """The first observation of the next episode of one."""
         self._acted[index] -= 1
-        guard = self._guards[index]
-        if guard is not None:
-            guard._steps = self._acted[index] + self._step
         self._begin(index, self._step)
-        return self._envs[index].reset()[0]
+        guard = self._guards[index]
+        if guard is None:
+            return self._envs[index].reset()[0]
+        guard._steps = self._acted[index] + self._step
+        return guard.reset_inside(self.inner[index])[0]
 
     def _begin(self, index: int, step: int) -> None:
         self._begun[index] = step
@@ -114,7 +119,7 @@ def _copy(env: Any, guards: bool) -> _Copy:
     guard = env if guards and type(env) is Guard else None
     inner: Any = env if guard is None else guard.env
     limit: Any = None
-    while type(inner) in _HAS_SEEN and "step" not in vars(inner):
+    while type(inner) in _HAS_SEEN and _OWN.isdisjoint(vars(inner)):
         if not _HAS_SEEN[type(inner)](inner):
             return _Copy(env, settled=False)
         if type(inner) is TimeLimit:

@@ -2,8 +2,8 @@
 
 `gymnasium.make` puts three wrappers around an environment, and we put one more. After its first
 steps they only look on, or count, and yet they are a fifth of the time of a CartPole step. So a
-step goes past those of them that we know, and what they did is done here, for all copies at once.
-Everything else goes through them: a reset, an attribute, the end.
+step, and the reset of a copy whose episode is over, goes past those of them that we know, and what
+they did is done here. Everything else goes through them: a reset of all, an attribute, the end.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class Singles(SyncVectorEnv):
         truncated: list[Any] = []
         over = self._autoreset_envs.tolist()
         passed.count()
-        for inner, action, begin in zip(
-            passed.inner, iterate(self.action_space, actions), over, strict=True
+        for step, action, begin in zip(
+            passed.steps, iterate(self.action_space, actions), over, strict=True
         ):
             said: Any
             if begin:
                 said = passed.begin(len(obs)), 0.0, False, False, {}
             else:
                 try:
-                    said = inner.step(action)
+                    said = step(action)
                 except Exception as error:
                     passed.judge(len(obs), error)
                     raise

@@ -129,6 +129,19 @@ def test_a_method_put_on_a_layer_is_called() -> None:
     compare(ours, theirs, 20)
 
 
+def test_a_reset_put_on_a_layer_is_called() -> None:
+    """Also for a copy whose episode is over."""
+
+    def make() -> Any:
+        env = TimeLimit(Counting(), 3)
+        plain = env.reset
+        env.reset = lambda **how: (plain(**how)[0] + 1, {})
+        return env
+
+    ours, theirs = pair(make)
+    compare(ours, theirs, 20)
+
+
 def test_counts_can_be_changed_from_outside() -> None:
     """As by somebody who restores single environments by hand."""
     ours, theirs = pair(lambda: gymnasium.make("Pendulum-v1", max_episode_steps=20))
