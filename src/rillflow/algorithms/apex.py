@@ -61,12 +61,7 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     """Rollouts into replay actors, a learner of its own, priorities back to replay."""
     workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg)
-    learner = LearnerThread(
-        workers,
-        queue_size=cfg.learner_queue_size,
-        placement=cfg.learner_placement,
-        weights_every=cfg.weights_every,
-    )
+    learner = LearnerThread(workers, cfg)
     store_op = (
         as_ready(rollouts, num_async=2)
         .for_each(StoreToReplayBuffer(replay))

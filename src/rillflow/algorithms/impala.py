@@ -115,9 +115,7 @@ def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
     """Fragments as they come, answered with the newest weights; a learner of its own."""
     workers, cfg = bind(Config, rollouts, workers, cfg)
-    learner = LearnerThread(
-        workers, queue_size=cfg.learner_queue_size, placement=cfg.learner_placement
-    )
+    learner = LearnerThread(workers, cfg)
     enqueue_op = (
         as_ready(rollouts, cfg.max_sample_requests_in_flight_per_worker)
         .for_each(UpdateWorkerWeights(workers))

@@ -70,26 +70,28 @@ class LearnerThread(Background):
     3
 
     Each queue holds `queue_size` items; whoever fills a full one waits. With `placement="process"`
-    it is an actor, and does not share Python's interpreter with the driver. One of `weights_every`
-    results carries the new weights: a snapshot costs time, and workers need few of them. It
-    updates its target network, if the algorithm has one, by itself. If it fails or is lost the run
-    ends, whatever becomes of workers: what it has learned is in the last checkpoint.
+    it is an actor, and does not share Python's interpreter with the driver. The settings `cfg` of
+    an algorithm may say both (`learner_queue_size`, `learner_placement`), and that only one of
+    `weights_every` results carries the new weights: a snapshot costs time, and workers need few of
+    them. It updates its target network, if the algorithm has one, by itself. If it fails or is lost
+    the run ends, whatever becomes of workers: what it has learned is in the last checkpoint.
     """
 
     def __init__(
         self,
         workers: Workers,
+        cfg: Any = None,
         *,
         queue_size: int = 16,
         placement: Placement = "thread",
-        weights_every: int = 1,
     ) -> None:
+        queue_size = getattr(cfg, "learner_queue_size", queue_size)
         super().__init__(
-            Learn(workers, weights_every),
+            Learn(workers, getattr(cfg, "weights_every", 1)),
             name="learner",
             inqueue=Queue(capacity=queue_size, name="learner.in"),
             outqueue=Queue(capacity=queue_size, name="learner.out"),
-            placement=placement,
+            placement=getattr(cfg, "learner_placement", placement),
             on_failure=FailurePolicy(),  # begun anew it would have forgotten what it learned
         )
 

@@ -128,12 +128,9 @@ class UpdateReplayPriorities(Operator[Any, Any]):
             found = learner_of(self.workers, ctx).assess(found)
         keys, errors = _errors_of(found)
         priorities, sources = np.abs(errors), ctx.sources
-        if len(sources) == 1:
-            ctx.send(sources[0], "update_priorities", keys, priorities)
-            return item
         for actor in sources:
-            own = keys >> KEY_BITS == actor.index
-            if own.any():
+            own = keys >> KEY_BITS == actor.index if len(sources) > 1 else slice(None)
+            if len(keys[own]):
                 ctx.send(actor, "update_priorities", keys[own], priorities[own])
         return item
 
