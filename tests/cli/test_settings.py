@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,7 @@ def test_settings_can_come_from_a_file(tmp_path: Path) -> None:
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "own_algorithm.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_algorithm", raising=False)  # another test's, of that name
     return "own_algorithm"
 
 
