@@ -5,8 +5,8 @@ of work, and for CartPole, where a result of training takes a millisecond and no
 scheduling costs. (PPO on CartPole alone: on Pong one result takes half a minute.)
 
 The loops of IMPALA and Ape-X have their learner on a thread of the driver, as the paper's have; the
-plans put it in a process of its own unless they are told otherwise. `..._thread_...` is what a
-flow costs with the learner on a thread too.
+plans put it in a process of its own (but IMPALA on Pong). `..._thread_...` is what a flow costs
+with the learner on a thread too.
 
 Both sides are alive at once and take turns, so that a slow moment of the machine hits both; the one
 that is not driven comes to rest by itself, because what it may have under way is bounded.

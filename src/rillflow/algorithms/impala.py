@@ -72,6 +72,7 @@ TUNED = {
         "lr": 5e-4,
         "grad_clip": 40.0,
         "entropy_coef": 0.01,
+        "learner_placement": "thread",  # a batch of pictures would be copied on its way
     }
 }
 """settings for environments that the defaults do not suit"""
