@@ -139,7 +139,7 @@ def _errors_of(item: Any) -> tuple[Array, Array]:
     """Keys and TD errors of the rows of a training result, or of a batch that has them."""
     rows = item.rows if isinstance(item, RowStats) else item
     try:
-        return rows["keys"].ravel(), rows["td_errors"].ravel()
+        return np.ravel(rows["keys"]), np.ravel(rows["td_errors"])
     except (KeyError, TypeError):
         raise RunError(
             "UpdateReplayPriorities needs `td_errors` and `keys` of each row, which the loss "
