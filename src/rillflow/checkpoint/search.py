@@ -44,6 +44,10 @@ def find_newest(directory: Path, reject: Reject) -> Checkpoint | None:
     return None
 
 
+_LOOKS = 100
+"""at a folder whose writer is quicker than we are, before we give up"""
+
+
 def newest_checkpoint(directory: str | os.PathLike[str]) -> Checkpoint | None:
     """The newest valid checkpoint of a store, for readers: nothing is locked, moved or changed.
 
@@ -52,7 +56,10 @@ def newest_checkpoint(directory: str | os.PathLike[str]) -> Checkpoint | None:
     folder = Path(directory)
     if not folder.is_dir():
         return None
-    for _ in range(5):  # the writer may have removed all that we saw, after it wrote newer ones
+    quiet = 0
+    for _ in range(
+        _LOOKS
+    ):  # the writer may have removed all that we saw, after it wrote newer ones
         notes: list[str] = []
         gone: list[Path] = []
 
@@ -66,7 +73,8 @@ def newest_checkpoint(directory: str | os.PathLike[str]) -> Checkpoint | None:
         found = find_newest(folder, reject)
         if found is not None:
             return dataclasses.replace(found, notes=tuple(notes))
-        if not gone:
+        quiet += not gone
+        if quiet == 3:  # one listing beside a writer may show neither the old nor the new one
             break
     if notes:
         raise none_valid(folder, notes)
