@@ -57,7 +57,7 @@ def newest_checkpoint(directory: str | os.PathLike[str]) -> Checkpoint | None:
     if not folder.is_dir():
         return None
     quiet = 0
-    for _ in range(_LOOKS):  # the writer may have removed all that we saw, having written newer ones
+    for _ in range(_LOOKS):  # a writer may have removed all that we saw, after writing newer ones
         notes: list[str] = []
         gone: list[Path] = []
 
