@@ -15,6 +15,7 @@ import cloudpickle
 
 from rillflow.engines.serial import pack
 from rillflow.engines.wire import Message, Packet, Receiver, make_ref, make_room, packets
+from rillflow.engines.worker import let_the_driver_go_first
 from rillflow.types import Ref
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -62,7 +63,9 @@ class Channel:
 
 def serve(sock: socket.socket, code: bytes) -> None:
     """The main loop of an actor's process."""
-    os.setsid()  # as the engine's workers: Linux shares the processor out among sessions
+    # as the engine's workers: Linux shares the processor out among sessions
+    os.setsid()
+    let_the_driver_go_first()
     actor = cloudpickle.loads(code)()
     pop_metrics = getattr(actor, "pop_metrics", lambda: None)
     receiver = Receiver(sock)

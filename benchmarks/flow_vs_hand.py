@@ -8,17 +8,23 @@ The loops of IMPALA and Ape-X have their learner on a thread of the driver, as t
 plans put it in a process of its own (but IMPALA on Pong). `..._thread_...` is what a flow costs
 with the learner on a thread too.
 
-Both sides are alive at once and take turns, so that a slow moment of the machine hits both; the one
-that is not driven comes to rest by itself, because what it may have under way is bounded.
+Both sides are alive at once and take turns, flow, hand, hand, flow, in short windows, because the
+speed of a shared machine changes within seconds; the four make one pair. The side that is not
+driven comes to rest by itself, because what it may have under way is bounded. Each case has a
+driver process of its own: what earlier ones leave behind in a process, such as the threads of torch
+and Ray, is not part of it.
 """
 
 from __future__ import annotations
 
+import copy
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 
 import _one_thread  # noqa: F401 - before NumPy
 from _common import Report, ratio, script
@@ -30,10 +36,15 @@ from rillflow.rl.metrics import Progress
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import create_rollout_workers
 
-MINUTES = 14
+MINUTES = 25
 SEED = 1
-WINDOWS = {"CartPole-v1": 2.5, "ALE/Pong-v5": 6.0}
+NEXT_TO_NOTHING = 1e-12
+"""the learning rate: policies that became different would end a different number of episodes, and
+the better one would have less to do"""
+WINDOWS = {"CartPole-v1": 0.25, "ALE/Pong-v5": 3.0}
 """seconds of one measurement"""
+PAIRS = {"CartPole-v1": 10, "ALE/Pong-v5": 2}
+"""of measurements, for each of the repeats"""
 MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("impala", "ALE/Pong-v5"): {"learner_queue_size": 2},
     ("apex", "ALE/Pong-v5"): {"learner_queue_size": 2, "buffer_size": 4000, "learning_starts": 500},
@@ -47,101 +58,153 @@ ALGORITHMS = {
 CHANNELS = {"local": LocalChannel, "ray": RayChannel}
 
 
+class Case(NamedTuple):
+    """One algorithm in one place."""
+
+    name: str
+    algorithm: str
+    env: str
+    engine: str = "local"
+    bar: str | None = ">= 0.97"
+    settings: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
+
+
+def cases() -> Iterator[Case]:
+    """All of them; Ray's at the end."""
+    for env, algorithms in ALGORITHMS.items():
+        pong = "_pong" if "Pong" in env else ""
+        for name in algorithms:
+            yield Case(f"{name}{pong}_local", name, env, settings=MORE.get((name, env), {}))
+    for name in ("impala", "apex"):
+        thread = {"learner_placement": "thread"}
+        yield Case(f"{name}_thread_local", name, "CartPole-v1", bar=None, settings=thread)
+    for name in ALGORITHMS["CartPole-v1"]:
+        yield Case(f"{name}_ray", name, "CartPole-v1", "ray")
+
+
 def ask(report: Report) -> None:
     report.settings |= {"seed": SEED, "window_s": WINDOWS, "workers": 2}
-    for env in WINDOWS:
-        _compare_all(report, "local", env)
-    for algorithm in ("impala", "apex"):
-        thread = {"learner_placement": "thread"}
-        _compare(report, f"{algorithm}_thread_local", "local", algorithm, **thread)
-    if _start_ray(report):  # not before: its own processes and threads never rest
-        _compare_all(report, "ray", "CartPole-v1")
+    with_ray = _has_ray(report)
+    for case in cases():
+        if case.engine == "local" or with_ray:
+            _compare(report, case)
 
 
-def _compare_all(report: Report, engine: str, env: str) -> None:
-    for algorithm in ALGORITHMS[env]:
-        name = f"{algorithm}_pong_{engine}" if "Pong" in env else f"{algorithm}_{engine}"
-        _compare(report, name, engine, algorithm, env, ">= 0.97")
-
-
-def _compare(
-    report: Report,
-    case: str,
-    engine: str,
-    algorithm: str,
-    env: str = "CartPole-v1",
-    bar: str | None = None,
-    **settings: Any,
-) -> None:
-    """Flow, hand, hand, flow, ...: results of training per second, and the driver's own time."""
-    more = {**MORE.get((algorithm, env), {}), **settings}
-    config = get_algorithm(algorithm).Config.make(env=env, num_workers=2, **more)
-    window = 0.5 if report.options.quick else WINDOWS[env]
-    waiting = 2 * getattr(config, "learner_queue_size", 0) + 2
-    with _flow(engine, algorithm, config) as flow, _by_hand(engine, algorithm, config) as hand:
-        sides = {"flow": flow, "hand": hand}
-        for step in sides.values():
-            _rate(step, window, waiting)
-        for round_ in range(report.options.repeats):
-            for side in sides if round_ % 2 == 0 else reversed(sides):
-                report.measured(
-                    f"{case}_{side}", round=round_, **_rate(sides[side], window, waiting)
-                )
-    rates = [report.values(f"{case}_{side}", "per_s") for side in sides]
-    cpu = {side: report.values(f"{case}_{side}", "driver_cpu_us") for side in sides}
-    medians = {side: sorted(values)[len(values) // 2] for side, values in cpu.items()}  # type: ignore[type-var]
-    report.add(ratio(case, *rates, "flow / by hand", bar, driver_cpu_us=medians))
+def _compare(report: Report, case: Case) -> None:
+    pairs = 1 if report.options.quick else PAIRS[case.env] * report.options.repeats
+    for side, measured in _in_own_process(case, pairs):
+        report.measured(f"{case.name}_{side}", **measured)
+    names = [f"{case.name}_{side}" for side in ("flow", "hand")]
+    rates = [report.values(name, "per_s") for name in names]
+    cpu = {name: _median(report.values(name, "driver_cpu_us")) for name in names}
+    report.add(ratio(case.name, *rates, "flow / by hand", case.bar, driver_cpu_us=cpu))
     print(f"  {report.figures[-1].line()}", file=sys.stderr, flush=True)
 
 
-def _rate(step: Callable[[], object], window: float, waiting: int) -> dict[str, float]:
-    """Steps per second over a window, when what a resting learner has got ready is taken.
+def _median(values: list[Any]) -> float:
+    return float(sorted(values)[len(values) // 2])
 
-    Meanwhile what the other side had under way may end.
-    """
-    time.sleep(0.1)
-    for _ in range(waiting):
-        step()
-    steps, began, cpu = 0, time.perf_counter(), time.thread_time()
-    while (took := time.perf_counter() - began) < window:
-        step()
-        steps += 1
-    spent = time.thread_time() - cpu
-    return {
-        "per_s": round(steps / took, 3),
-        "ms": round(1e3 * took / steps, 4),
-        "driver_cpu_us": round(1e6 * spent / steps, 1),
-    }
+
+def _in_own_process(case: Case, pairs: int) -> list[tuple[str, dict[str, Any]]]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_take_turns, args=(theirs, case, pairs))
+    process.start()
+    theirs.close()
+    try:
+        found: list[tuple[str, dict[str, Any]]] = ours.recv()
+        process.join()
+        return found
+    except EOFError:
+        raise SystemExit(f"{case.name}: its process ended without a result") from None
+    finally:
+        process.terminate()
+
+
+def _take_turns(out: Connection, case: Case, pairs: int) -> None:
+    """Results of training per second, and the driver's own time, of both sides."""
+    settings = {"env": case.env, "num_workers": 2, "lr": NEXT_TO_NOTHING, **case.settings}
+    config = get_algorithm(case.algorithm).Config.make(**settings)
+    ready = 2 * getattr(config, "learner_queue_size", 0) + 2
+    window = WINDOWS[case.env]
+    found = []
+    if case.engine == "ray":
+        _start_ray()
+    with _flow(case, config) as flow, _by_hand(case, config) as hand:
+        for step in (flow, hand):
+            Window(step, max(1.0, window), ready)
+        for pair in range(pairs):
+            first, second, third, last = (
+                Window(step, window, ready) for step in (flow, hand, hand, flow)
+            )
+            found.append(("flow", {"pair": pair, **(first + last).figures()}))
+            found.append(("hand", {"pair": pair, **(second + third).figures()}))
+    out.send(found)
+
+
+class Window:
+    """Steps, seconds and the driver's own seconds, when what a side has got ready is taken."""
+
+    def __init__(self, step: Callable[[], object], window: float, ready: int) -> None:
+        time.sleep(0.05)  # what the other side had under way may end
+        for _ in range(ready):
+            step()
+        self.steps, began, cpu = 0, time.perf_counter(), time.thread_time()
+        while time.perf_counter() - began < window:
+            step()
+            self.steps += 1
+        self.seconds = time.perf_counter() - began
+        self.cpu = time.thread_time() - cpu
+
+    def __add__(self, other: Window) -> Window:
+        both = copy.copy(self)
+        both.steps += other.steps
+        both.seconds += other.seconds
+        both.cpu += other.cpu
+        return both
+
+    def figures(self) -> dict[str, float]:
+        """Per second and per step."""
+        return {
+            "per_s": round(self.steps / self.seconds, 3),
+            "ms": round(1e3 * self.seconds / self.steps, 4),
+            "driver_cpu_us": round(1e6 * self.cpu / self.steps, 1),
+        }
 
 
 @contextmanager
-def _flow(engine: str, algorithm: str, config: Any) -> Iterator[Callable[[], object]]:
+def _flow(case: Case, config: Any) -> Iterator[Callable[[], object]]:
     workers = create_rollout_workers(config)
-    plan = get_algorithm(algorithm).plan(ParallelRollouts(workers), workers)
-    with plan.run(engine, seed=SEED) as run:
+    plan = get_algorithm(case.algorithm).plan(ParallelRollouts(workers), workers)
+    with plan.run(case.engine, seed=SEED) as run:
         run.on_metrics(Progress().record)
         yield run.__next__
 
 
 @contextmanager
-def _by_hand(engine: str, algorithm: str, config: Any) -> Iterator[Callable[[], object]]:
+def _by_hand(case: Case, config: Any) -> Iterator[Callable[[], object]]:
     with ExitStack() as stack:
-        loop = LOOPS[algorithm](CHANNELS[engine](), config, SEED)
+        loop = LOOPS[case.algorithm](CHANNELS[case.engine](), config, SEED)
         stack.callback(loop.close)
         yield loop.step
 
 
-def _start_ray(report: Report) -> bool:
-    """One Ray for the whole run, on two cores and without a dashboard."""
+def _has_ray(report: Report) -> bool:
     try:
         import ray
     except ImportError:
         report.lacks("ray", "Ray is not installed")
         return False
     report.versions["ray"] = ray.__version__
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     return True
 
 
+def _start_ray() -> None:
+    """For the flow and the loop, on two cores and without a dashboard."""
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+
+
 if __name__ == "__main__":
-    sys.exit(script(__file__, ask, repeats=9))
+    sys.exit(script(__file__, ask, repeats=6))

@@ -208,3 +208,10 @@ def test_many_kept_arrays_need_no_descriptor_each() -> None:
         kept = [next(run) for _ in range(200)]
         assert len(os.listdir("/proc/self/fd")) < before + 50
     assert len(kept) == 200
+
+
+def test_a_woken_worker_does_not_take_the_drivers_place() -> None:
+    flow = rf.from_actors(rf.Actors.of(Counter, 1)).gather_async()
+    with flow.run("local") as run:
+        assert os.sched_getscheduler(next(run)["pid"]) == os.SCHED_BATCH
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER

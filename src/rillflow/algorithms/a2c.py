@@ -19,7 +19,7 @@ from rillflow.rl.workers import AnyWorkers, bind
 
 @dataclass(frozen=True, kw_only=True)
 class Config(AlgorithmConfig):
-    """Settings of A2C, and of A3C, which differs in its plan alone."""
+    """Settings of A2C."""
 
     lr: float = 3e-3
     num_envs_per_worker: int = 16

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rillflow.algorithms.a2c import Config as Config
+from dataclasses import dataclass
+
+from rillflow.algorithms import a2c
 from rillflow.algorithms.a2c import loss as loss
 from rillflow.algorithms.a2c import numpy_loss as numpy_loss
 from rillflow.algorithms.a2c import numpy_postprocess as numpy_postprocess
@@ -13,6 +15,18 @@ from rillflow.graph.parallel import ParallelFlow
 from rillflow.rl.results import TrainStats
 from rillflow.rl.train import ApplyGradients, ComputeGradients
 from rillflow.rl.workers import AnyWorkers, bind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(a2c.Config):
+    """Settings of A3C: those of A2C, with larger fragments, as each is an update of its own."""
+
+    num_envs_per_worker: int = 32
+    rollout_fragment_length: int = 32
+
+
+TUNED = {"atari": {"num_envs_per_worker": 16, "rollout_fragment_length": 16}}
+"""pictures take more memory, and longer to learn from"""
 
 
 def plan(

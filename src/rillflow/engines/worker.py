@@ -44,6 +44,16 @@ def die_with_driver(lifeline: int) -> None:
         os._exit(1)
 
 
+def let_the_driver_go_first() -> None:
+    """A worker that is woken by the driver runs when the driver rests, not in its place.
+
+    Otherwise a driver that has asked one worker may get the processor back only when that worker's
+    time slice is over, three milliseconds later, while another waits to be asked.
+    """
+    with contextlib.suppress(OSError):  # somebody does not allow it: it is only quicker
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
 class _Named(io.TextIOBase):
     """A stream that puts the actor's name before each line."""
 
@@ -173,6 +183,7 @@ def main() -> None:
     """Entry point of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     die_with_driver(int(sys.argv[2]))
+    let_the_driver_go_first()
     sock = socket.socket(fileno=int(sys.argv[1]))
     sock.set_inheritable(False)
     try:
