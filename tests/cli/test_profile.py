@@ -51,7 +51,7 @@ def test_learner_is_given_larger_steps() -> None:
     batches = advise(larger(TRAINING), dqn.Config(train_batch_size=64))
     assert batches.settings == {"train_batch_size": 256}
     gradients = TimeShare("for_each(ApplyGradients)", "driver", "operator", 1, 9.0, 0.9)
-    assert advise(larger(gradients), a3c.Config()).settings == {"num_envs_per_worker": 64}
+    assert advise(larger(gradients), a3c.Config()).settings == {"num_envs_per_worker": 128}
 
 
 def test_learner_on_its_own_thread_is_the_learner_too() -> None:

@@ -57,6 +57,20 @@ class Config(QConfig):
         return float(0.4 ** (1 + 7 * worker / max(1, self.num_workers - 1)))
 
 
+TUNED = {
+    "CartPole-v1": {
+        "hidden": (128, 128),
+        "lr": 1.5e-3,
+        "activation": "tanh",
+        "dueling": False,
+        "n_step": 3,
+        "train_batch_size": 128,
+        "target_network_update_freq": 2560,
+    }
+}
+"""settings for environments that the defaults do not suit"""
+
+
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
     """Rollouts into replay actors, a learner of its own, priorities back to replay."""
     workers, cfg = bind(Config, rollouts, workers, cfg)

@@ -67,6 +67,7 @@ class AlgorithmConfig:
         """A configuration from keyword arguments; every unknown name is told at once.
 
         What is not given is what suits the environment (see `tuned`), or else the class's default.
+        Without an `env`, as for one policy of several, there are only the defaults.
         """
         known = {field_.name for field_ in dataclasses.fields(cls)}
         wrong = [_unknown(name, known) for name in values if name not in known]
