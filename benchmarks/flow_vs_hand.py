@@ -10,9 +10,12 @@ with the learner on a thread too.
 
 Both sides are alive at once and take turns, flow, hand, hand, flow, in short windows, because the
 speed of a shared machine changes within seconds; the four make one pair. The side that is not
-driven comes to rest by itself, because what it may have under way is bounded. Each case has a
-driver process of its own: what earlier ones leave behind in a process, such as the threads of torch
-and Ray, is not part of it.
+driven comes to rest by itself, because what it may have under way is bounded.
+
+Each repeat of a case has a driver process of its own: what earlier cases leave behind in a process,
+such as the threads of torch and Ray, is not part of it, and where arrays happen to lie in memory,
+which makes a few percent, changes from process to process. The sides take turns in who is made
+first, too. Cases far from their bar, or without one, are repeated less often.
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ NEXT_TO_NOTHING = 1e-12
 the better one would have less to do"""
 WINDOWS = {"CartPole-v1": 0.25, "ALE/Pong-v5": 3.0}
 """seconds of one measurement"""
-PAIRS = {"CartPole-v1": 10, "ALE/Pong-v5": 2}
-"""of measurements, for each of the repeats"""
+PAIRS = {"CartPole-v1": 15, "ALE/Pong-v5": 2}
+"""of measurements, in each of the processes"""
 MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("impala", "ALE/Pong-v5"): {"learner_queue_size": 2},
     ("apex", "ALE/Pong-v5"): {"learner_queue_size": 2, "buffer_size": 4000, "learning_starts": 500},
@@ -66,6 +69,8 @@ class Case(NamedTuple):
     env: str
     engine: str = "local"
     bar: str | None = ">= 0.97"
+    repeats: int = 99
+    """at most"""
     settings: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
 
 
@@ -77,9 +82,10 @@ def cases() -> Iterator[Case]:
             yield Case(f"{name}{pong}_local", name, env, settings=MORE.get((name, env), {}))
     for name in ("impala", "apex"):
         thread = {"learner_placement": "thread"}
-        yield Case(f"{name}_thread_local", name, "CartPole-v1", bar=None, settings=thread)
+        case = Case(f"{name}_thread_local", name, "CartPole-v1", bar=None, repeats=2)
+        yield case._replace(settings=thread)
     for name in ALGORITHMS["CartPole-v1"]:
-        yield Case(f"{name}_ray", name, "CartPole-v1", "ray")
+        yield Case(f"{name}_ray", name, "CartPole-v1", "ray", repeats=2)
 
 
 def ask(report: Report) -> None:
@@ -91,9 +97,10 @@ def ask(report: Report) -> None:
 
 
 def _compare(report: Report, case: Case) -> None:
-    pairs = 1 if report.options.quick else PAIRS[case.env] * report.options.repeats
-    for side, measured in _in_own_process(case, pairs):
-        report.measured(f"{case.name}_{side}", **measured)
+    pairs = 1 if report.options.quick else PAIRS[case.env]
+    for repeat in range(min(case.repeats, report.options.repeats)):
+        for side, measured in _in_own_process(case, pairs, flow_first=repeat % 2 == 0):
+            report.measured(f"{case.name}_{side}", round=repeat, **measured)
     names = [f"{case.name}_{side}" for side in ("flow", "hand")]
     rates = [report.values(name, "per_s") for name in names]
     cpu = {name: _median(report.values(name, "driver_cpu_us")) for name in names}
@@ -105,10 +112,12 @@ def _median(values: list[Any]) -> float:
     return float(sorted(values)[len(values) // 2])
 
 
-def _in_own_process(case: Case, pairs: int) -> list[tuple[str, dict[str, Any]]]:
+def _in_own_process(
+    case: Case, pairs: int, *, flow_first: bool
+) -> list[tuple[str, dict[str, Any]]]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_take_turns, args=(theirs, case, pairs))
+    process = context.Process(target=_take_turns, args=(theirs, case, pairs, flow_first))
     process.start()
     theirs.close()
     try:
@@ -121,7 +130,7 @@ def _in_own_process(case: Case, pairs: int) -> list[tuple[str, dict[str, Any]]]:
         process.terminate()
 
 
-def _take_turns(out: Connection, case: Case, pairs: int) -> None:
+def _take_turns(out: Connection, case: Case, pairs: int, flow_first: bool) -> None:
     """Results of training per second, and the driver's own time, of both sides."""
     settings = {"env": case.env, "num_workers": 2, "lr": NEXT_TO_NOTHING, **case.settings}
     config = get_algorithm(case.algorithm).Config.make(**settings)
@@ -130,9 +139,12 @@ def _take_turns(out: Connection, case: Case, pairs: int) -> None:
     found = []
     if case.engine == "ray":
         _start_ray()
-    with _flow(case, config) as flow, _by_hand(case, config) as hand:
-        for step in (flow, hand):
-            Window(step, max(1.0, window), ready)
+    with ExitStack() as stack:
+        made = {}
+        for make in (_flow, _by_hand) if flow_first else (_by_hand, _flow):
+            made[make] = stack.enter_context(make(case, config))
+            Window(made[make], max(1.0, window), ready)
+        flow, hand = made[_flow], made[_by_hand]
         for pair in range(pairs):
             first, second, third, last = (
                 Window(step, window, ready) for step in (flow, hand, hand, flow)

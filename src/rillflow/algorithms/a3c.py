@@ -30,9 +30,9 @@ TUNED = {"atari": {"num_envs_per_worker": 16, "rollout_fragment_length": 16}}
 
 
 def plan(
-    rollouts: ParallelFlow[SampleBatch], workers: AnyWorkers, cfg: Config | None = None
+    rollouts: ParallelFlow[SampleBatch], workers: AnyWorkers, cfg: a2c.Config | None = None
 ) -> Flow[TrainStats]:
     """Gradients computed in the workers, applied as they come, answered with new weights."""
-    workers, _ = bind(Config, rollouts, workers, cfg)
+    workers, _ = bind(a2c.Config, rollouts, workers, cfg)  # of either, or derived from either
     grads = rollouts.par_for_each(ComputeGradients()).gather_async()
     return grads.for_each(ApplyGradients(workers))
