@@ -39,7 +39,7 @@ from rillflow.rl.metrics import Progress
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import create_rollout_workers
 
-MINUTES = 25
+MINUTES = 28
 SEED = 1
 NEXT_TO_NOTHING = 1e-12
 """the learning rate: policies that became different would end a different number of episodes, and
@@ -219,4 +219,4 @@ def _start_ray() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(script(__file__, ask, repeats=6))
+    sys.exit(script(__file__, ask, repeats=5))
