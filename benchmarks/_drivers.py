@@ -192,7 +192,7 @@ def pss(pid: int) -> int:
 
 def measure(report: Report, case: str, driver: Driver, round_: int, **more: Any) -> dict[str, Any]:
     """Run a driver and keep what it says; a failure is kept as well."""
-    print(f"  {case}, round {round_ + 1} of {report.options.repeats}", file=sys.stderr, flush=True)
+    print(f"  {case}, round {round_ + 1}", file=sys.stderr, flush=True)
     try:
         found = driver.run(**more)
     except DriverError as failure:

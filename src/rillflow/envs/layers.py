@@ -9,6 +9,7 @@ copies: none of it is in the cache. So counts are kept here, and the layers told
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,8 +51,7 @@ class Passed:
         copies = [_copy(env, guards) for env in envs]
         self.inner = [copy.inner for copy in copies]
         """what is stepped of each"""
-        self.steps = [copy.inner.step for copy in copies]
-        """how"""
+        self._steps = [copy.inner.step for copy in copies]
         self._guards = [copy.guard for copy in copies]
         self.settled = all(copy.settled for copy in copies)
         """False: look again after the next step"""
@@ -67,12 +67,21 @@ class Passed:
         for i, limit in self._limits.items():
             self._begin(i, -limit._elapsed_steps)
 
-    def count(self) -> None:
-        """A step begins."""
+    def calls(self, over: npt.NDArray[np.bool_]) -> list[Callable[[Any], Any]]:
+        """A step begins: what to call of each with its action, those whose episode is over told."""
         self._step += 1
+        if b"\1" not in over.tobytes():
+            return self._steps
+        calls = self._steps.copy()
+        for index in np.flatnonzero(over).tolist():
+            calls[index] = partial(self._first, index)
+        return calls
 
-    def begin(self, index: int) -> Any:
-        """The first observation of the next episode of one."""
+    def _first(self, index: int, _: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """The step of one that begins the next episode; its action is of no use."""
+        return self._reset(index), 0.0, False, False, {}
+
+    def _reset(self, index: int) -> Any:
         self._acted[index] -= 1
         self._begin(index, self._step)
         guard = self._guards[index]

@@ -8,8 +8,8 @@ they did is done here. Everything else goes through them: a reset of all, an att
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from gymnasium import Env
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
+from rillflow.envs.checks import EnvError
 from rillflow.envs.layers import Passed
 from rillflow.envs.spaces import is_box
 
@@ -25,6 +26,7 @@ Array = npt.NDArray[Any]
 
 _NUMBERS = {float, int, np.float32, np.float64}
 _FLAGS = {bool, np.bool_}
+_NOTHING = object()
 
 
 class Singles(SyncVectorEnv):
@@ -37,10 +39,15 @@ class Singles(SyncVectorEnv):
     def __init__(self, env_fns: Sequence[Callable[[], Env[Any, Any]]]) -> None:
         self._passed: Passed | None = None
         """the copies as they are stepped; None: look again"""
+        self._last: Any = None
+        """observations of the last step"""
         super().__init__(env_fns)
         space = self.single_observation_space
         self._shape: tuple[int, ...] = space.shape or ()
         self._plain = is_box(space) and bool(space.shape)
+        first = self.num_envs * self._shape[0] if self._plain else 0
+        self._expected = (first, *self._shape[1:]), space.dtype
+        """of the observations when they are joined"""
         self._unguarded = self._plain
         """past the guards, too: what they ask of an array can be asked of all copies at once"""
 
@@ -56,17 +63,25 @@ class Singles(SyncVectorEnv):
     def envs(self, envs: list[Env[Any, Any]]) -> None:
         self._envs, self._passed = envs, None
 
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin new episodes; copies that a mask leaves out are where they were."""
+        if self._last is not None:
+            self._env_obs = list(iterate(self.observation_space, self._last))
+        return super().reset(**how)
+
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Act in every copy; one whose episode is over begins the next one instead."""
         if self._passed is None or not self._passed.settled:
             self._passed = Passed(self.envs, guards=self._unguarded)
-        obs, rewards, terminated, truncated = self._results(self._passed, actions)
-        self._env_obs = obs
+        obs, rewards, terminated, truncated = said = self._results(self._passed, actions)
+        joined = self._checked(self._passed, *said) if self._unguarded else self._joined(obs)
+        self._last = joined
+        del obs, said  # the next step has their memory again
         self._terminations = np.array(terminated, bool)
         self._truncations = np.array(truncated, bool) | self._passed.late()
         self._autoreset_envs = self._terminations | self._truncations
         flags = self._terminations, self._truncations
-        return self._joined(obs), np.array(rewards, np.float64), *flags, {}
+        return joined, np.array(rewards, np.float64), *flags, {}
 
     def _results(self, passed: Passed, actions: Any) -> tuple[list[Any], ...]:
         """What the copies say; nothing else of it is kept, so that its memory is used again."""
@@ -74,45 +89,53 @@ class Singles(SyncVectorEnv):
         rewards: list[Any] = []
         terminated: list[Any] = []
         truncated: list[Any] = []
-        over = self._autoreset_envs.tolist()
-        passed.count()
-        for step, action, begin in zip(
-            passed.steps, iterate(self.action_space, actions), over, strict=True
-        ):
-            said: Any
-            if begin:
-                said = passed.begin(len(obs)), 0.0, False, False, {}
-            else:
-                try:
-                    said = step(action)
-                except Exception as error:
-                    passed.judge(len(obs), error)
-                    raise
-                if type(said) is not tuple or len(said) != 5 or type(said[4]) is not dict:
+        calls = passed.calls(self._autoreset_envs)
+        said: Any = _NOTHING
+        try:
+            for call, action in zip(calls, iterate(self.action_space, actions), strict=True):
+                said = call(action)
+                one, reward, ended, cut, info = said
+                if type(said) is not tuple or type(info) is not dict:
                     passed.judge(len(obs), said)
-            one, reward, ended, cut, _ = said
-            obs.append(one)
-            rewards.append(reward)
-            terminated.append(ended)
-            truncated.append(cut)
-        if self._unguarded and not self._usual(obs, rewards, chain(terminated, truncated)):
-            for i, said in enumerate(zip(obs, rewards, terminated, truncated, strict=True)):
+                said = _NOTHING
+                obs.append(one)
+                rewards.append(reward)
+                terminated.append(ended)
+                truncated.append(cut)
+        except EnvError:
+            raise
+        except Exception as error:
+            passed.judge(len(obs), error if said is _NOTHING else said)
+            raise
+        return obs, rewards, terminated, truncated
+
+    def _checked(
+        self, passed: Passed, obs: list[Any], rewards: list[Any], ended: list[Any], cut: list[Any]
+    ) -> Array:
+        """The observations in one array, if all is as it should be: a Guard asks it of each copy.
+
+        NumPy joins only what is alike in all dimensions but the first, and what it makes of it is
+        of another dtype if one of them is of a wider one.
+        """
+        joined = None
+        with suppress(TypeError, ValueError):  # what has no length, and what cannot be joined
+            if (
+                set(map(type, obs)) == {np.ndarray}
+                and set(map(len, obs)) == {self._shape[0]}
+                and set(map(type, rewards)) <= _NUMBERS
+                and set(map(type, ended)) <= _FLAGS
+                and set(map(type, cut)) <= _FLAGS
+            ):
+                joined = np.concatenate(obs)
+        if joined is None or (joined.shape, joined.dtype) != self._expected:
+            for i, said in enumerate(zip(obs, rewards, ended, cut, strict=True)):
                 passed.judge(i, (*said, {}))
             # not wrong, but more than we know how to ask: from now on the guards are in its way
             self._unguarded = passed.settled = False
-        return obs, rewards, terminated, truncated
+            return self._joined(obs)  # type: ignore[no-any-return]
+        return joined.reshape(self.num_envs, *self._shape)
 
-    def _usual(self, obs: list[Any], rewards: list[Any], flags: Iterable[Any]) -> bool:
-        """Whether all is as in nearly every step: a Guard asks the same, of one copy at a time."""
-        return (
-            set(map(type, obs)) == {np.ndarray}
-            and {one.shape for one in obs} == {self._shape}
-            and {one.dtype for one in obs} == {self.single_observation_space.dtype}
-            and set(map(type, rewards)) <= _NUMBERS
-            and set(map(type, flags)) <= _FLAGS
-        )
-
-    def _joined(self, obs: Any) -> Any:
+    def _joined(self, obs: list[Any]) -> Any:
         space = self.single_observation_space
         if self._plain:
             # the quickest of NumPy's ways to put many small arrays into one

@@ -62,6 +62,9 @@ def test_steps_are_those_of_gymnasium(kind: Any) -> None:
     for _ in range(20):
         actions = rng.integers(0, count, 3)
         same(ours.step(actions)[:4], theirs.step(actions)[:4])
+    first, second = ({"reset_mask": np.array([True, False, True])} for _ in range(2))
+    same(ours.reset(options=first)[0], theirs.reset(options=second)[0])
+    same(ours.step(actions)[:4], theirs.step(actions)[:4])
     same(ours.reset(seed=2)[0], theirs.reset(seed=2)[0])
     same(ours.step(actions)[:4], theirs.step(actions)[:4])
 

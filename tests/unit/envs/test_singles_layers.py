@@ -231,6 +231,8 @@ def fails(said: Any) -> Any:
         (lambda said: (*said[:4], []), "info as a dict"),
         (lambda said: (said[0].astype(np.float64), *said[1:]), "expected dtype float32"),
         (lambda said: (said[0][:1], *said[1:]), "expected shape"),
+        (lambda said: (said[0][:, None], *said[1:]), "expected shape"),
+        (lambda said: (np.array(0, np.float32), *said[1:]), "expected shape"),
         (lambda said: (said[0].tolist(), *said[1:]), "expected a numpy array"),
         (lambda said: (said[0], None, *said[2:]), "reward: expected a number"),
         (lambda said: (*said[:2], 1, *said[3:]), "terminated"),
@@ -245,6 +247,7 @@ def test_what_is_wrong_is_told_by_the_guard_that_was_passed_by(step: Any, messag
     with pytest.raises(EnvError, match=message) as caught:
         play(envs)
     assert "(index 1) at step 9" in str(caught.value)
+    assert not isinstance(caught.value.__context__, EnvError)
 
 
 def test_a_wrong_reset_is_told_with_its_step() -> None:
