@@ -119,6 +119,7 @@ def page(name: str) -> str:
         learning(name),
         "## Settings",
         settings(module.Config),
+        *suited(module),
     ]
     return "\n\n".join(pieces)
 
@@ -147,9 +148,9 @@ def learning(name: str) -> str:
     versions = about["versions"]
     text = [
         f"![Learning curve](../pictures/curves/{name}.svg){{ .curve }}",
-        f"Trained on `{about['env']}` until {until}, with the default settings, on the `sim` "
-        f"engine, seed{'s'[: len(runs) > 1]} {seeds}. The return is the mean of the last 100 "
-        "episodes of training, exploration included.",
+        f"Trained on `{about['env']}` until {until}, with the settings that it begins with there, "
+        f"on the `sim` engine, seed{'s'[: len(runs) > 1]} {seeds}. The return is the mean of the "
+        "last 100 episodes of training, exploration included.",
         _figures(name, runs),
         f"Measured on {cores} shared cores, {gpus}, Python {versions['python']}, torch "
         f"{versions['torch']}. The curves follow from the seeds; the seconds are this machine's, "
@@ -200,6 +201,29 @@ def settings(config: type[AlgorithmConfig]) -> str:
     )
     pieces.append(_table(config, rest))
     return "\n\n".join(pieces)
+
+
+def suited(module: Any) -> list[str]:
+    """What an algorithm begins with in environments that its defaults do not suit."""
+    table: dict[str, dict[str, Any]] = getattr(module, "TUNED", {})
+    if not table:
+        return []
+    lines = [
+        "Where these defaults do not suit, `rf.train`, `Config.make(env=...)` and the command line "
+        "begin with others; what you say yourself wins:",
+        "",
+    ]
+    for env, values in table.items():
+        name = "Atari games" if env == "atari" else f"`{env}`"
+        told = ", ".join(_told(key, value) for key, value in values.items())
+        lines.append(f"- {name}: {told}")
+    return ["\n".join(lines)]
+
+
+def _told(setting: str, value: object) -> str:
+    if setting == "num_learner_threads":  # this machine's, not the reader's
+        return f"`{setting}` as many as there are cores"
+    return f"`{setting}={value!r}`"
 
 
 def _table(config: type, fields: list[Any]) -> str:

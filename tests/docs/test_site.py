@@ -59,6 +59,12 @@ def test_every_algorithm_has_a_page_with_every_setting_explained(name: str) -> N
     assert all(f"`{field}`" in text for field in fields)
 
 
+def test_what_an_algorithm_begins_with_elsewhere_is_on_its_page() -> None:
+    text = algorithms.page("dqn")
+    assert "- `MountainCar-v0`: `hidden=(128, 128)`" in text
+    assert "`num_learner_threads` as many as there are cores" in text
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_has_a_measured_curve(name: str) -> None:
     about = json.loads((DOCS / "pictures" / "curves" / f"{name}.json").read_text())

@@ -10,6 +10,7 @@ from rillflow.graph.merge import Concurrently
 from rillflow.graph.queues import Dequeue, Enqueue
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.q_learning import (
+    MOUNTAIN_CAR,
     QConfig,
     loss,
     numpy_loss,
@@ -66,7 +67,8 @@ TUNED = {
         "n_step": 3,
         "train_batch_size": 128,
         "target_network_update_freq": 2560,
-    }
+    },
+    "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False},
 }
 """settings for environments that the defaults do not suit"""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rillflow.graph.flow import Flow
 from rillflow.graph.merge import Concurrently
 from rillflow.rl.q_learning import (
+    MOUNTAIN_CAR,
     QConfig,
     loss,
     numpy_loss,
@@ -54,6 +55,8 @@ TUNED = {
         "target_network_update_freq": 2560,
         "epsilon_timesteps": 4000,
     },
+    "MountainCar-v0": MOUNTAIN_CAR
+    | {"double_q": False, "dueling": False, "prioritized_replay": False},
     "atari": {
         "lr": 1e-4,
         "n_step": 3,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rillflow.graph.flow import Flow
 from rillflow.graph.merge import Concurrently
 from rillflow.rl.q_learning import (
+    MOUNTAIN_CAR,
     QConfig,
     loss,
     numpy_loss,
@@ -36,6 +37,10 @@ class Config(QConfig):
 
     n_step: int = 5
     target_network_update_freq: int = 4000
+
+
+TUNED = {"MountainCar-v0": MOUNTAIN_CAR}
+"""settings for environments that the defaults do not suit"""
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:

@@ -191,3 +191,15 @@ def numpy_loss(
     network.backward_q(d_q)
     figures = {"loss": total, "mean_q": np.add.reduce(q, None) / q.size, "td_errors": errors}
     return figures | ({"keys": rows["keys"]} if "keys" in rows else {})
+
+
+MOUNTAIN_CAR: dict[str, Any] = {
+    "hidden": (128, 128),
+    "activation": "tanh",
+    "lr": 4e-3,
+    "train_batch_size": 128,
+    "training_intensity": 16.0,
+    "target_network_update_freq": 10_000,
+}
+"""settings for MountainCar-v0, whose goal is not found by chance: values that begin above those of
+what has been tried, and rise slowly, lead to what has not"""
