@@ -23,7 +23,7 @@ PEERS = {
     "tianshou": Driver("tianshou", "tianshou_ppo_cartpole.py", limit=150),
     "torchrl": Driver("torchrl", "torchrl_ppo_cartpole.py", limit=150),
     "rllib": Driver("rllib", "rllib_ppo_cartpole.py", limit=150),
-    "sf": Driver("sf", "sf_ppo_cartpole.py", limit=150),
+    "sample_factory": Driver("sample_factory", "sample_factory_ppo_cartpole.py", limit=150),
 }
 RATIOS = (
     # name, field, what is above, unit, bar

@@ -14,7 +14,7 @@ requirements() {
     torchrl)  echo "torchrl==0.14.* gymnasium" ;;
     torchrl_replay) echo "torchrl==0.14.* numpy" ;;
     rllib)    echo "ray[rllib]==2.60.* ale-py==0.12.* opencv-python-headless gymnasium" ;;
-    sf)       echo "sample-factory==2.1.1" ;;
+    sample_factory) echo "sample-factory==2.1.1" ;;
     spark)    echo "pyspark==4.3.* gymnasium==1.4.* numpy" ;;
     *) return 1 ;;
   esac
@@ -29,7 +29,7 @@ torch_for() {
 }
 
 peers=("$@")
-[ ${#peers[@]} -eq 0 ] && peers=(sb3 tianshou torchrl torchrl_replay rllib sf spark)
+[ ${#peers[@]} -eq 0 ] && peers=(sb3 tianshou torchrl torchrl_replay rllib sample_factory spark)
 mkdir -p "$PEERS_VENVS" || exit 1
 failed=0
 for peer in "${peers[@]}"; do

@@ -83,7 +83,7 @@ if __name__ == "__main__":
         runner.run()
     shutil.rmtree(folder, ignore_errors=True)
     emit(
-        "sf",
+        "sample_factory",
         variant="docs",
         seed=options.seed,
         version=version("sample-factory"),
