@@ -201,5 +201,5 @@ MOUNTAIN_CAR: dict[str, Any] = {
     "training_intensity": 16.0,
     "target_network_update_freq": 10_000,
 }
-"""settings for MountainCar-v0, whose goal is not found by chance: values that begin above those of
-what has been tried, and rise slowly, lead to what has not"""
+"""settings for MountainCar-v0, whose goal is not found by chance: values begin above all that there
+is to get, so that what has been tried soon looks worse than what has not"""
