@@ -10,6 +10,7 @@ from rillflow.graph.merge import Concurrently
 from rillflow.graph.queues import Dequeue, Enqueue
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.q_learning import (
+    CART_POLE,
     MOUNTAIN_CAR,
     QConfig,
     loss,
@@ -59,15 +60,7 @@ class Config(QConfig):
 
 
 TUNED = {
-    "CartPole-v1": {
-        "hidden": (128, 128),
-        "lr": 1.5e-3,
-        "activation": "tanh",
-        "dueling": False,
-        "n_step": 3,
-        "train_batch_size": 128,
-        "target_network_update_freq": 2560,
-    },
+    "CartPole-v1": CART_POLE | {"train_batch_size": 128},
     "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False},
 }
 """settings for environments that the defaults do not suit"""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rillflow.graph.flow import Flow
 from rillflow.graph.merge import Concurrently
 from rillflow.rl.q_learning import (
+    CART_POLE,
     MOUNTAIN_CAR,
     QConfig,
     loss,
@@ -44,17 +45,8 @@ class Config(QConfig):
 
 
 TUNED = {
-    "CartPole-v1": {
-        "hidden": (128, 128),
-        "lr": 1.5e-3,
-        "activation": "tanh",
-        "dueling": False,
-        "prioritized_replay": False,
-        "n_step": 3,
-        "training_intensity": 16.0,
-        "target_network_update_freq": 2560,
-        "epsilon_timesteps": 4000,
-    },
+    "CartPole-v1": CART_POLE
+    | {"prioritized_replay": False, "training_intensity": 16.0, "epsilon_timesteps": 4000},
     "MountainCar-v0": MOUNTAIN_CAR
     | {"double_q": False, "dueling": False, "prioritized_replay": False},
     "atari": {

@@ -79,16 +79,15 @@ class Passed:
 
     def _first(self, index: int, _: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """The step of one that begins the next episode; its action is of no use."""
-        return self._reset(index), 0.0, False, False, {}
-
-    def _reset(self, index: int) -> Any:
         self._acted[index] -= 1
         self._begin(index, self._step)
         guard = self._guards[index]
         if guard is None:
-            return self._envs[index].reset()[0]
-        guard._steps = self._acted[index] + self._step
-        return guard.reset_inside(self.inner[index])[0]
+            obs, _info = self._envs[index].reset()
+        else:
+            guard._steps = self._acted[index] + self._step
+            obs, _info = guard.reset_inside(self.inner[index])
+        return obs, 0.0, False, False, {}
 
     def _begin(self, index: int, step: int) -> None:
         self._begun[index] = step

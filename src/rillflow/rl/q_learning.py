@@ -193,6 +193,16 @@ def numpy_loss(
     return figures | ({"keys": rows["keys"]} if "keys" in rows else {})
 
 
+CART_POLE: dict[str, Any] = {
+    "hidden": (128, 128),
+    "activation": "tanh",
+    "lr": 1.5e-3,
+    "dueling": False,
+    "n_step": 3,
+    "target_network_update_freq": 2560,
+}
+"""settings for CartPole-v1"""
+
 MOUNTAIN_CAR: dict[str, Any] = {
     "hidden": (128, 128),
     "activation": "tanh",
