@@ -38,9 +38,12 @@ class Worker:
         self.version = version
 
 
+SLEEP_S = 0.02  # long beside what the driver needs for a result, however busy the machine
+
+
 class Sleeper:
     def next(self) -> int:
-        time.sleep(0.005)
+        time.sleep(SLEEP_S)
         return 1
 
 
@@ -471,6 +474,7 @@ def test_report_is_a_table_and_plain_data() -> None:
 def test_latencies_are_measured_on_local_by_default() -> None:
     flow = rf.from_actors(rf.Actors.of(Sleeper, 2, name="sleeper")).gather_async()
     report = simulate(flow, workers=[1, 4], measure_seconds=0.3)
-    assert 50 < report[1].throughput < 200
+    # at most: a sleep may take longer than it was told to, and on a busy machine much longer
+    assert 0 < report[1].throughput < 1 / SLEEP_S
     assert report[4].throughput > 2 * report[1].throughput
     assert "measured on 'local'" in str(report)
