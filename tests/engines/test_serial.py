@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rillflow.batch import MultiAgentBatch, SampleBatch
-from rillflow.engines.serial import PackedRef, ValueRef, lend, pack, unpack
+from rillflow.engines.serial import Packed, PackedRef, ValueRef, lend, pack, unpack
 
 
 def batch() -> SampleBatch:
@@ -61,3 +63,52 @@ def test_a_batch_of_arrays_needs_no_code_to_be_shipped(
     monkeypatch.setattr(serial.cloudpickle, "Pickler", None)
     again = unpack(pack(value))
     assert pickle.dumps(again) == pickle.dumps(value)
+
+
+class Named(np.ndarray[Any, Any]):
+    """An array of a class of its own."""
+
+
+ARRAYS = {
+    "plain": np.arange(6.0).reshape(2, 3),
+    "empty": np.zeros((0, 4), np.float32),
+    "a number": np.array(7, np.int16),
+    "flags": np.array([[True, False]]),
+    "complex": np.array([1 + 2j]),
+    "big-endian": np.arange(3, dtype=">i4"),
+    "times": np.array(["2026-01-02", "NaT"], "M8[D]"),
+    "columns first": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "every other": np.arange(10)[::2],
+    "a record": np.array([(1, 2.5)], [("a", "i4"), ("b", "f8")]),
+    "words": np.array(["ab", "c"]),
+    "objects": np.array([None, "x"], object),
+    "its own class": np.arange(3).view(Named),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("by_value", [True, False])
+def test_any_array_arrives_as_it_was(name: str, by_value: bool) -> None:
+    sent = ARRAYS[name]
+    packed = pack({"array": sent}, by_value=by_value)
+    there = unpack(Packed(bytes(packed.body), [bytes(buffer) for buffer in packed.buffers]))
+    arrived = there["array"]
+    assert type(arrived) is type(sent)
+    assert (arrived.dtype, arrived.shape) == (sent.dtype, sent.shape)
+    assert arrived.tolist() == sent.tolist()
+
+
+def test_an_array_that_arrives_is_read_only_where_its_memory_is() -> None:
+    packed = pack(np.zeros(3))
+    assert not unpack(Packed(packed.body, [bytes(b) for b in packed.buffers])).flags.writeable
+    assert unpack(Packed(packed.body, [bytearray(b) for b in packed.buffers])).flags.writeable
+
+
+def test_a_value_is_sent_without_numpy_if_nobody_has_imported_it() -> None:
+    code = """
+import sys
+from rillflow.engines.serial import pack, unpack
+assert unpack(pack({"a": (1, "b")})) == {"a": (1, "b")}
+assert "numpy" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +45,7 @@ def pack(value: Any, *, by_value: bool = True) -> Packed:
     body: bytes | None = None
     if not by_value or _plain(value, 3):
         try:
-            body = pickle.dumps(value, 5, buffer_callback=views.append)
+            body = _quickly(value, views)
         except Exception:  # a class that was shipped by value has to travel back by value
             views.clear()
     if body is None:
@@ -52,6 +53,16 @@ def pack(value: Any, *, by_value: bool = True) -> Packed:
         cloudpickle.Pickler(stream, 5, buffer_callback=views.append).dump(value)
         body = stream.getvalue()
     return Packed(body, [view.raw() for view in views])
+
+
+def _quickly(value: Any, views: list[pickle.PickleBuffer]) -> bytes:
+    if "numpy" not in sys.modules:  # then there are no arrays, and an actor may do without it
+        return pickle.dumps(value, 5, buffer_callback=views.append)
+    from rillflow.engines.arrays import ArrayPickler
+
+    stream = io.BytesIO()
+    ArrayPickler(stream, views).dump(value)
+    return stream.getvalue()
 
 
 _ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
