@@ -19,6 +19,7 @@ from rillflow.algorithms import (
     async_dqn,
     dqn,
     get_algorithm,
+    impala,
     pg,
     ppo,
     simple_q,
@@ -32,7 +33,7 @@ from tests.rl.test_learner import fragment, replayed
 
 ACTOR_CRITIC = [a2c, a3c, pg, ppo]
 REPLAY = [apex, dqn, simple_q]
-WITH_A_TWIN = [*ACTOR_CRITIC, *REPLAY, async_dqn]
+WITH_A_TWIN = [*ACTOR_CRITIC, *REPLAY, async_dqn, impala]
 
 
 def pair(algorithm: Any, seed: int = 0, **settings: Any) -> tuple[NumpyLearner, Learner]:
@@ -78,10 +79,11 @@ def test_the_two_learn_the_same(algorithm: Any) -> None:
     assert fast.version == slow.version == 4
 
 
+@pytest.mark.parametrize("algorithm", [ppo, impala])
 @pytest.mark.parametrize("settings", [{"entropy_coef": 0.3}, {"env": "Pendulum-v1"}])
-def test_ppo_with_entropy_and_with_continuous_actions(settings: dict[str, Any]) -> None:
-    fast, slow = pair(ppo, **settings)
-    data = batch(ppo, 0)
+def test_with_entropy_and_with_continuous_actions(algorithm: Any, settings: dict[str, Any]) -> None:
+    fast, slow = pair(algorithm, **settings)
+    data = batch(algorithm, 0)
     if "env" in settings:
         rng = np.random.default_rng(0)
         data = data.with_columns(
@@ -89,10 +91,36 @@ def test_ppo_with_entropy_and_with_continuous_actions(settings: dict[str, Any]) 
             bootstrap_obs=rng.standard_normal((20, 3), np.float32),
             actions=rng.standard_normal((16, 20, 1), np.float32),
         )
+    passes = (2, 64) if algorithm is ppo else (2, None)
     for _ in range(3):
         for one in (fast, slow):
-            one.train(data, 2, 64)
+            one.train(data, *passes)
     assert_close(fast.get_weights(), slow.get_weights(), atol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", [ppo, impala])
+def test_episodes_that_are_cut_and_begin_anew_within_one_step(algorithm: Any) -> None:
+    """The value of the final observation stands for what would have followed."""
+    made = batch(algorithm, 0)
+    final = np.random.default_rng(1).standard_normal(made["obs"].shape, np.float32)
+    gradients = [
+        [learner.compute_gradients(data).values for learner in pair(algorithm)]
+        for data in (made, made.with_columns(next_obs=final))
+    ]
+    assert_close(*gradients[1], atol=1e-5)
+    without, within = gradients[0][0], gradients[1][0]
+    assert not np.allclose(without["value_head.weight"], within["value_head.weight"], atol=1e-5)
+
+
+@pytest.mark.parametrize("clips", [(0.5, 2.0), (2.0, 0.5)])
+def test_impala_clips_what_has_moved_on(clips: tuple[float, float]) -> None:
+    names = "vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold"
+    fast, slow = pair(impala, **dict(zip(names, clips, strict=True)))
+    data = batch(impala, 0)
+    moved = np.random.default_rng(2).uniform(-3, 0, data.shape).astype(np.float32)
+    both = [one.compute_gradients(data.with_columns(logp=moved)) for one in (fast, slow)]
+    assert_close(both[0].values, both[1].values, atol=1e-5)
+    assert_close(both[0].stats, both[1].stats, atol=1e-5)
 
 
 @pytest.mark.parametrize("change", [{"double_q": False}, {"dueling": False}, {"n_step": 1}])
@@ -120,6 +148,16 @@ def test_each_goes_on_from_the_state_of_the_other(algorithm: Any) -> None:
     for one in (again, slow):
         one.train(batch(algorithm, 7))
     assert_close(again.get_weights(), slow.get_weights(), atol=1e-4)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_impala_learns_nothing_from_nothing_but_resets(framework: str) -> None:
+    one = dict(zip(("numpy", "torch"), pair(impala), strict=True))[framework]
+    empty = fragment(0, 1, 2).with_columns(valid=np.zeros((1, 2), bool))
+    gradients = one.compute_gradients(empty)
+    assert gradients.steps == 0
+    assert all((value == 0).all() for value in gradients.values.values())
+    assert set(gradients.stats.values()) == {0.0}
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -200,12 +238,12 @@ def test_an_unknown_framework_is_refused() -> None:
 
 
 def test_every_algorithm_for_small_networks_says_whether_it_has_a_twin() -> None:
-    """IMPALA and MAML learn from whole sequences and from gradients of gradients: in torch."""
+    """MAML learns from gradients of gradients: in torch."""
     without = {name for name in NAMES if not hasattr(get_algorithm(name), "numpy_loss")}
-    assert without == {"impala", "maml"}
+    assert without == {"maml"}
 
 
-@pytest.mark.parametrize("name", ["ppo", "a3c", "dqn"])
+@pytest.mark.parametrize("name", ["ppo", "a3c", "dqn", "impala"])
 @pytest.mark.proc
 def test_training_a_small_network_never_imports_torch(name: str) -> None:
     """Neither in the driver nor, for gradients, in a worker."""

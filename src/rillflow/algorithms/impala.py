@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
+from rillflow import analytic
+from rillflow.batch import Array
 from rillflow.graph.flow import Flow
 from rillflow.graph.merge import Concurrently
 from rillflow.graph.queues import Dequeue, Enqueue
@@ -29,11 +34,12 @@ class Config(AlgorithmConfig):
     rollout_fragment_length: int = 8
     train_batch_size: int = 128
     """least steps per training batch"""
+    grad_clip: float | None = 5.0
     max_sample_requests_in_flight_per_worker: int = 2
-    """fragments that a worker is asked for ahead"""
+    """fragments that a worker is asked for at a time; more keep it busy, with older weights"""
     num_aggregation_workers: int = 0
     """actors between the workers and the driver that join fragments; 0: the driver does it"""
-    learner_queue_size: int = 2
+    learner_queue_size: int = 1
     """training batches that may wait for the learner; each makes the next ones one update older"""
     learner_placement: Literal["thread", "process"] = "process"
     """where the learner lives: on a thread of the driver, or in a process of its own"""
@@ -71,6 +77,7 @@ TUNED = {
         "train_batch_size": 640,
         "lr": 5e-4,
         "grad_clip": 40.0,
+        "learner_queue_size": 2,
         "entropy_coef": 0.01,
         "learner_placement": "thread",  # a batch of pictures would be copied on its way
     }
@@ -111,6 +118,40 @@ def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
     total = gradient + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
     stats = {"policy_loss": gradient, "value_loss": value, "entropy": bonus, "kl": kl}
     return Loss(total, {name: figure.detach() for name, figure in stats.items()})
+
+
+def numpy_postprocess(
+    network: analytic.Network, batch: Mapping[str, Array], cfg: Config
+) -> analytic.Rows:
+    """As `postprocess`, in NumPy."""
+    return dict(batch)
+
+
+def numpy_loss(network: analytic.Network, rows: analytic.Rows, cfg: Config) -> dict[str, Any]:
+    """As `loss`, in NumPy; it leaves the gradient in the network."""
+    logp, entropy, values, next_values = analytic.evaluate_fragments(network, rows)
+    terminated = rows["terminated"]
+    valid = rows.get("valid", np.True_)
+    targets, advantages = analytic.vtrace(
+        logp - rows["logp"],
+        np.asarray(rows["rewards"], np.float32),
+        np.float32(cfg.gamma) * ~terminated,
+        values,
+        next_values,
+        terminated | rows["truncated"] | ~valid,
+        clip_rho=cfg.vtrace_clip_rho_threshold,
+        clip_pg_rho=cfg.vtrace_clip_pg_rho_threshold,
+    )
+    share = analytic.shares(np.broadcast_to(valid, logp.shape).ravel())
+    gradient, d_logp = analytic.policy_gradient_loss(logp.ravel(), advantages.ravel(), share)
+    value, d_values = analytic.value_loss(values.ravel(), targets.ravel(), share)
+    network.backward(d_logp, -cfg.entropy_coef * share, cfg.vf_loss_coef * d_values)
+    return {
+        "policy_loss": gradient,
+        "value_loss": value,
+        "entropy": entropy.ravel() @ share,
+        "kl": analytic.approximate_kl(rows["logp"].ravel(), logp.ravel(), share),
+    }
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:

@@ -12,10 +12,13 @@ from rillflow.analytic.losses import approximate_kl as approximate_kl
 from rillflow.analytic.losses import clipped_surrogate_loss as clipped_surrogate_loss
 from rillflow.analytic.losses import huber_loss as huber_loss
 from rillflow.analytic.losses import policy_gradient_loss as policy_gradient_loss
+from rillflow.analytic.losses import shares as shares
 from rillflow.analytic.losses import td_errors as td_errors
 from rillflow.analytic.losses import value_loss as value_loss
 from rillflow.analytic.network import Network as Network
 from rillflow.analytic.rows import Rows as Rows
 from rillflow.analytic.rows import actor_critic_rows as actor_critic_rows
+from rillflow.analytic.rows import evaluate_fragments as evaluate_fragments
 from rillflow.analytic.rows import flattened as flattened
 from rillflow.analytic.rows import standardized as standardized
+from rillflow.analytic.vtrace import vtrace as vtrace

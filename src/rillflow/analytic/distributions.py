@@ -1,6 +1,7 @@
 """Log-probabilities and entropies of actions, and how they change with a network's outputs.
 
-The twin of `policies.distributions`. Each distribution remembers its last `evaluate`.
+The twin of `policies.distributions`. Each distribution remembers its last `evaluate`; the
+`d_entropy` of its `backward` is that of every row, or one for each [N].
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Categorical:
         self._entropy = -(p * logp).sum(0)
         return logp[self._at], self._entropy
 
-    def backward(self, d_logp: Floats, d_entropy: float) -> Floats:
-        """The gradient of the logits [A, N]; `d_entropy` is the same for all rows."""
+    def backward(self, d_logp: Floats, d_entropy: float | Floats) -> Floats:
+        """The gradient of the logits [A, N]."""
         d_logits: Floats = self._p * -d_logp
         d_logits[self._at] += d_logp
-        if d_entropy:
+        if isinstance(d_entropy, np.ndarray) or d_entropy:
             d_logits -= self._p * (self._logp + self._entropy) * np.float32(d_entropy)
         return d_logits
 
@@ -53,7 +54,7 @@ class Categoricals:
         ]
         return sum(e[0] for e in evaluated), sum(e[1] for e in evaluated)  # type: ignore[return-value]
 
-    def backward(self, d_logp: Floats, d_entropy: float) -> Floats:
+    def backward(self, d_logp: Floats, d_entropy: float | Floats) -> Floats:
         """The gradient of the logits [width, N]."""
         return np.concatenate([part.backward(d_logp, d_entropy) for part in self.parts])
 
@@ -73,10 +74,11 @@ class Gaussian:
         logp = np.float32(-0.5) * (self._distance * self._distance).sum(0) - constant
         return logp, np.full_like(logp, constant + np.float32(0.5 * size))
 
-    def backward(self, d_logp: Floats, d_entropy: float) -> Floats:
+    def backward(self, d_logp: Floats, d_entropy: float | Floats) -> Floats:
         """The gradient of the means [width, N]; that of `log_std` is left where it is kept."""
         np.matmul(self._distance * self._distance - 1, d_logp, out=self.d_log_std)
-        self.d_log_std += np.float32(d_entropy * len(d_logp))
+        each = isinstance(d_entropy, np.ndarray)
+        self.d_log_std += np.float32(np.sum(d_entropy) * (1 if each else len(d_logp)))
         return self._distance * self._inverse * d_logp
 
 

@@ -1,4 +1,7 @@
-"""Losses with their slopes: what `losses` says in torch, and how it changes with its argument."""
+"""Losses with their slopes: what `losses` says in torch, and how it changes with its argument.
+
+Where a mean may leave rows out, `share` says how much each of them counts; None: all the same.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,17 @@ import numpy as np
 from rillflow.policies.sampling import Array, Floats
 
 
-def policy_gradient_loss(logp: Floats, advantages: Floats) -> tuple[Floats, Floats]:
+def shares(mask: Array) -> Floats:
+    """How much each row [N] counts in a mean over those of a mask; nothing if there are none."""
+    share: Floats = mask * np.float32(1 / max(1, int(mask.sum())))
+    return share
+
+
+def policy_gradient_loss(
+    logp: Floats, advantages: Floats, share: Floats | None = None
+) -> tuple[Floats, Floats]:
     """`losses.policy_gradient_loss`, and its slope in `logp`."""
-    slope = advantages * np.float32(-1 / len(logp))
+    slope = advantages * (np.float32(-1 / len(logp)) if share is None else -share)
     return logp @ slope, slope
 
 
@@ -28,19 +39,21 @@ def clipped_surrogate_loss(
     return worst.sum() * scale, slope
 
 
-def approximate_kl(old_logp: Floats, logp: Floats) -> Floats:
+def approximate_kl(old_logp: Floats, logp: Floats, share: Floats | None = None) -> Floats:
     """`losses.approximate_kl`."""
     log_ratio = logp - old_logp
-    kl: Floats = (np.expm1(log_ratio) - log_ratio).mean()
+    terms = np.expm1(log_ratio) - log_ratio
+    kl: Floats = terms.mean() if share is None else terms @ share
     return kl
 
 
-def value_loss(values: Floats, targets: Floats) -> tuple[Floats, Floats]:
+def value_loss(
+    values: Floats, targets: Floats, share: Floats | None = None
+) -> tuple[Floats, Floats]:
     """`losses.value_loss`, and its slope in `values`."""
-    slope = values - targets
-    loss = slope @ slope * np.float32(0.5 / len(values))
-    slope *= np.float32(1 / len(values))
-    return loss, slope
+    errors = values - targets
+    slope = errors * (np.float32(1 / len(values)) if share is None else share)
+    return errors @ slope * np.float32(0.5), slope
 
 
 def td_errors(

@@ -62,10 +62,10 @@ class Network:
         taken = actions if self.spec.actions.kind == "discrete" else actions.reshape(len(obs), -1)
         return *self._distribution.evaluate(outputs, taken), values
 
-    def backward(self, d_logp: Floats, d_entropy: float, d_values: Floats) -> None:
+    def backward(self, d_logp: Floats, d_entropy: float | Floats, d_values: Floats) -> None:
         """Leave the gradient; how the loss changes with each result of `evaluate`.
 
-        The entropy of every row counts the same.
+        Where the entropy of every row counts the same, one number is enough.
         """
         self._backward(self._distribution.backward(d_logp, d_entropy), d_values[None])
 
@@ -94,7 +94,9 @@ class Network:
             self._backward(d_q - total * np.float32(1 / len(d_q)), total[None])
 
     def _columns(self, obs: Array) -> Floats:
-        return np.asarray(obs, np.float32).reshape(len(obs), self.spec.observation_size).T
+        rows = np.asarray(obs, np.float32).reshape(len(obs), self.spec.observation_size)
+        scale = self.spec.observation_scale
+        return (rows if scale is None else (rows - scale[0]) * scale[1]).T
 
     def _forward(self, x: Floats) -> tuple[Floats, Floats | None]:
         features = self._trunk.forward(x)

@@ -60,6 +60,16 @@ def gae(
     return advantages
 
 
+def evaluate_fragments(network: Network, batch: Mapping[str, Array]) -> tuple[Floats, ...]:
+    """Log-probabilities of the actions, entropies, values, and values of the true next
+    observations, each [T, B]; `network.backward` speaks of the first three, flattened.
+    """
+    results = network.evaluate(flattened(batch["obs"]), flattened(batch["actions"]))
+    logp, entropy, values = (result.reshape(batch["rewards"].shape) for result in results)
+    after = np.concatenate([values[1:], network.values(batch[BOOTSTRAP])[None]])
+    return logp, entropy, values, _across_cuts(network, batch, after)
+
+
 def standardized(x: Floats) -> Floats:
     """Mean 0, standard deviation 1."""
     result: Floats = (x - x.mean()) / (x.std(ddof=1) + np.float32(1e-8))
@@ -76,10 +86,15 @@ def _values(network: Network, batch: Mapping[str, Array]) -> tuple[Floats, Float
     # the next observation of step t is the observation of step t + 1
     seen = np.concatenate([batch["obs"], batch[BOOTSTRAP][None]])
     values = network.values(flattened(seen)).reshape(seen.shape[:2])
-    before, after = values[:-1], values[1:]
-    # unless an episode was cut and the next one began within the same step
+    return values[:-1], _across_cuts(network, batch, values[1:])
+
+
+def _across_cuts(network: Network, batch: Mapping[str, Array], after: Floats) -> Floats:
+    """Values of the next rows, but where an episode was cut and the next one began at once."""
+    if "next_obs" not in batch:
+        return after
     cut = batch["truncated"] & ~batch["terminated"]
-    if "next_obs" in batch and cut.any():
+    if cut.any():
         after = after.copy()
         after[cut] = network.values(batch["next_obs"][cut])
-    return before, after
+    return after

@@ -58,6 +58,17 @@ def test_the_first_weights_are_the_same() -> None:
     assert all((ours[name] == theirs[name]).all() for name in ours)
 
 
+def test_scaled_observations() -> None:
+    network, policy = both(action_space=ACTIONS["discrete"], scale_observations=True)
+    obs, taken = rows(ACTIONS["discrete"])
+    logp, _, values = network.evaluate(9 * obs, taken)
+    theirs = policy.evaluate(9 * obs, taken)
+    np.testing.assert_allclose(logp, theirs[0].detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(values, theirs[2].detach().numpy(), atol=1e-5)
+    plain = both(action_space=ACTIONS["discrete"])[0]
+    np.testing.assert_allclose(plain.values(obs), network.values(9 * obs), atol=1e-5)
+
+
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (7, 7, 7)])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("shared", [False, True])
