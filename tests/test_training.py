@@ -122,7 +122,13 @@ def test_a_number_of_episodes_is_a_whole_number(episodes: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "env"), [("a2c", "CartPole-v1"), ("a2c", "Pendulum-v1"), ("dqn", "CartPole-v1")]
+    ("algorithm", "env"),
+    [
+        ("a2c", "CartPole-v1"),
+        ("a2c", "Pendulum-v1"),
+        ("dqn", "CartPole-v1"),
+        ("ppo", "MountainCar-v0"),  # it scales what it sees
+    ],
 )
 def test_a_saved_policy_acts_as_it_did(tmp_path: Path, algorithm: str, env: str) -> None:
     """Weights, settings and history are there again; the name of the file is what was asked for."""
@@ -142,6 +148,7 @@ def test_a_saved_policy_acts_as_it_did(tmp_path: Path, algorithm: str, env: str)
     assert (type(loaded.config), loaded.config.gamma) == (type(trained.config), 0.9)
     assert loaded.config.hidden == (16,)
     assert loaded.spec == trained.spec
+    assert loaded.spec.scale_observations == (env == "MountainCar-v0")
 
 
 def own_network(spec: Any) -> Any:

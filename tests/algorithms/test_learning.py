@@ -64,6 +64,8 @@ GOALS = [
     Goal("impala", 400, 1_500_000, env="CartPole-hidden-velocity", settings=LSTM),
     Goal("ppo", -300, 150_000, env="Pendulum-v1"),
     Goal("ppo", -100, 150_000, env="Acrobot-v1"),
+    Goal("ppo", -130, 300_000, env="MountainCar-v0"),
+    Goal("ppo", 85, 400_000, env="MountainCarContinuous-v0"),
     Goal("dqn", -130, 200_000, env="MountainCar-v0"),
     Goal("apex", -130, 200_000, env="MountainCar-v0", greedy=True),
     Goal("dqn", 475, 150_000, greedy=True),

@@ -22,6 +22,7 @@ from rillflow.results.parity import check_parity, generated
 from rillflow.training import Trained
 
 VECTOR = Box(-np.inf, np.inf, (4,), np.float32)
+WIDE = Box(np.float32([-1.2, 0, -np.inf]), np.float32([0.6, 90, np.inf]))
 IMAGE = Box(0, 255, (2, 40, 44), np.uint8)
 LAST = Box(0, 255, (40, 44, 3), np.uint8)
 TORQUES = Box(-0.1, np.array([[0.1, 0.5]], np.float32), (1, 2), np.float32)
@@ -33,6 +34,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "matrix": {"observation_space": Box(-1.0, 1.0, (2, 3), np.float32)},
     "multidiscrete": {"action_space": MultiDiscrete([[2, 3], [4, 2]])},
     "continuous": {"action_space": TORQUES},
+    "scaled": {"observation_space": WIDE, "scale_observations": True},
+    "lstm-scaled": {"observation_space": WIDE, "scale_observations": True, "model": "lstm"},
     "q": {"head": "q"},
     "dueling": {"head": "q", "dueling": True},
     "cnn": {"observation_space": IMAGE, "model": "cnn"},

@@ -41,6 +41,14 @@ class Config(AlgorithmConfig):
 
 TUNED = {
     "Acrobot-v1": {"lr": 1e-3},  # else some seeds are long without a first success
+    "MountainCar-v0": {"scale_observations": True, "entropy_coef": 0.01, "lambda_": 0.98},
+    "MountainCarContinuous-v0": {  # standing still costs nothing: act at random until it pays
+        "scale_observations": True,
+        "num_envs_per_worker": 64,
+        "lr": 1e-3,
+        "gamma": 0.999,
+        "entropy_coef": 0.2,
+    },
     "Pendulum-v1": {
         "num_envs_per_worker": 5,
         "rollout_fragment_length": 200,  # a whole episode

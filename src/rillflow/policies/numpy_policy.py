@@ -40,6 +40,8 @@ class NumpyPolicy:
         self.rng = np.random.default_rng([seed, 1])
         self._sampler = Sampler(spec.actions, spec.head == "q")
         self._activation = np.tanh if spec.activation == "tanh" else _relu
+        scale = spec.observation_scale
+        self._scale = None if scale is None else (scale[0][:, None], scale[1][:, None])
         shapes = {name: spec.parameter_shapes[name] for name in spec.acting_names}
         self._weights = initial_weights(shapes, seed, small_action_head=spec.head != "q")
         self._matrices: list[Floats] = []
@@ -83,7 +85,11 @@ class NumpyPolicy:
         if len(obs) != self._batch:
             self._allocate(len(obs))
         # copied: whatever order the environment has them in, the products are the same to the bit
-        self._inputs[0][:-1] = obs.reshape(len(obs), self.spec.observation_size).T
+        columns = self._inputs[0][:-1]
+        columns[:] = obs.reshape(len(obs), self.spec.observation_size).T
+        if self._scale is not None:
+            columns -= self._scale[0]
+            columns *= self._scale[1]
         last = len(self._matrices) - 1
         for index, (matrix, x, out) in enumerate(
             zip(self._matrices, self._inputs, self._results, strict=True)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium import Space, spaces
+from numpy.typing import NDArray
 
 from rillflow.errors import BuildError
 from rillflow.policies.actions import Actions, actions_of
@@ -22,6 +23,8 @@ from rillflow.policies.actions import Actions, actions_of
 Shape = tuple[int, ...]
 SMALLEST_IMAGE = 36
 """what the three convolutions of the Nature network need, in pixels a side"""
+_FAR = 1e6
+"""bounds beyond it stand for none"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,8 @@ class PolicySpec:
     """width of the layer behind the convolutions"""
     lstm_size: int = 128
     """cells of the lstm"""
+    scale_observations: bool = False
+    """whether the network sees vectors scaled: what their space bounds from -1 to 1"""
 
     def __post_init__(self) -> None:
         _check_choices(self)
@@ -83,6 +88,21 @@ class PolicySpec:
     def observation_size(self) -> int:
         """How many numbers one observation has."""
         return prod(self.observation_shape)
+
+    @cached_property
+    def observation_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        """What is subtracted from flat observations, and what they are multiplied by then.
+
+        Numbers that have no bounds, or such that no observation comes near them, stay as they are.
+        """
+        if not self.scale_observations:
+            return None
+        space: Any = self.observation_space
+        low, high = (np.ravel(bound).astype(np.float64) for bound in (space.low, space.high))
+        bounded = (np.abs(low) < _FAR) & (np.abs(high) < _FAR) & (low < high)
+        half = np.where(bounded, (high - low) / 2, 1.0)
+        middle = np.where(bounded, low + half, 0.0)
+        return middle.astype(np.float32), (1 / half).astype(np.float32)
 
     @cached_property
     def image(self) -> bool:
@@ -213,6 +233,8 @@ def _check_observations(spec: PolicySpec) -> None:
         raise BuildError(
             f"a policy takes observations of a Box, found {space}: encode them as one vector first"
         )
+    if spec.scale_observations:
+        _check_scale(spec)
     if not isinstance(spec.model, str):
         return  # your own network may take any array
     if not spec.image and not np.issubdtype(space.dtype, np.floating):
@@ -232,4 +254,16 @@ def _check_observations(spec: PolicySpec) -> None:
         raise BuildError(
             f"the convolutions need images of at least {SMALLEST_IMAGE}x{SMALLEST_IMAGE} pixels, "
             f"found {space}: enlarge them, or give a model of your own"
+        )
+
+
+def _check_scale(spec: PolicySpec) -> None:
+    if not isinstance(spec.model, str) or spec.image:
+        who = "images, whose pixels are always scaled" if spec.image else "a network of your own"
+        raise BuildError(f"scale_observations=True is for vectors, not for {who}: leave it out")
+    scale = spec.observation_scale
+    if scale is not None and not scale[0].any() and (scale[1] == 1).all():
+        raise BuildError(
+            f"scale_observations=True scales what has bounds, and {spec.observation_space} has none"
+            " beside -1 and 1: leave it out, or wrap the environment in one that scales"
         )

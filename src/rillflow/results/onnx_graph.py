@@ -83,6 +83,10 @@ class _Graph:
 
     def _vector(self) -> str:
         x = self.node("Flatten", "observation", axis=1)
+        if self.spec.observation_scale is not None:
+            middle, factor = self.spec.observation_scale
+            x = self.node("Sub", x, self.constant("middle", middle))
+            x = self.node("Mul", x, self.constant("factor", factor))
         activation = {"tanh": "Tanh", "relu": "Relu"}[self.spec.activation]
         for index in range(len(self.spec.hidden)):
             x = self.node(activation, self.linear(x, f"trunk.{index}"))

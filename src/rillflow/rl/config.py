@@ -48,6 +48,8 @@ class AlgorithmConfig:
     """threads of torch in the learner; more help only large networks"""
     activation: str = "tanh"
     """tanh or relu"""
+    scale_observations: bool = False
+    """whether the network sees what the observation space bounds scaled to -1 ... 1"""
     model: Any = None
     """mlp, cnn, lstm, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn
     for images, an mlp for anything else"""
@@ -100,6 +102,7 @@ class AlgorithmConfig:
                 hidden=tuple(self.hidden),
                 activation=self.activation,  # type: ignore[arg-type]
                 lstm_size=self.lstm_size,
+                scale_observations=self.scale_observations,
                 **options,
             )
         except BuildError as error:

@@ -37,13 +37,14 @@ def mlp_specs(draw: st.DrawFn, head: str | None = None) -> PolicySpec:
     several = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(spaces.MultiDiscrete)
     boxes = st.integers(1, 4).map(lambda n: spaces.Box(-1, 1, (n,), np.float32))
     return make_spec(
-        spaces.Box(-10, 10, shape, np.float32),
+        spaces.Box(-4, 12, shape, np.float32),
         draw(discrete if head == "q" else discrete | several | boxes),
         hidden=tuple(draw(st.lists(st.integers(1, 33), max_size=3))),
         activation=draw(st.sampled_from(["tanh", "relu"])),
         head=head,
         shared=draw(st.booleans()),
         dueling=head == "q" and draw(st.booleans()),
+        scale_observations=draw(st.booleans()),
     )
 
 

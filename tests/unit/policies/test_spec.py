@@ -6,10 +6,12 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 from rillflow.errors import BuildError
@@ -19,6 +21,9 @@ from rillflow.policies.torch_policy import TorchPolicy
 from tests.unit.policies.parts import CONTINUOUS, IMAGE, SEVERAL, VECTOR, make_spec
 
 SMALL = spaces.Box(0, 255, (3, 20, 40), np.uint8)
+UNIT = spaces.Box(-1, 1, (2,), np.float32)
+_FINITE = np.array([-1.2, -np.inf, -0.07, 0.0, 3.0], np.float32)
+HALF_BOUNDED = spaces.Box(_FINITE, np.array([0.6, 1, 0.07, 3e38, 3.0], np.float32))
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"model": "mpl"}, "model must be one of mlp, cnn, lstm, got 'mpl'; did you mean 'mlp'?"),
@@ -38,6 +43,16 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"observations": IMAGE}, "use model='cnn'"),
     ({"observations": VECTOR, "model": "cnn"}, "use model='mlp', or keep the pixels as uint8"),
     ({"observations": SMALL, "model": "cnn"}, "at least 36x36 pixels"),
+    ({"scale_observations": True}, "scales what has bounds, and Box(-inf, inf, (4,), float32)"),
+    ({"scale_observations": True, "observations": UNIT}, "has none beside -1 and 1"),
+    (
+        {"scale_observations": True, "observations": IMAGE, "model": "cnn"},
+        "is for vectors, not for images, whose pixels are always scaled",
+    ),
+    (
+        {"scale_observations": True, "observations": HALF_BOUNDED, "model": lambda spec: None},
+        "is for vectors, not for a network of your own",
+    ),
 ]
 
 
@@ -60,6 +75,48 @@ def test_names_and_shapes_follow_from_the_spec() -> None:
     }
     with pytest.raises(BuildError, match="build it: TorchPolicy"):
         _ = make_spec(model="lstm").parameter_shapes
+
+
+def test_what_is_bounded_is_scaled_and_the_rest_is_not() -> None:
+    """A bound on one side, one that stands for none, and a number that never changes."""
+    scale = make_spec(HALF_BOUNDED, scale_observations=True).observation_scale
+    assert scale is not None
+    np.testing.assert_allclose(scale[0], [-0.3, 0, 0, 0, 0], atol=1e-7)
+    np.testing.assert_allclose(scale[1], [1 / 0.9, 1, 1 / 0.07, 1, 1], rtol=1e-6)
+    assert make_spec(HALF_BOUNDED).observation_scale is None
+
+
+@pytest.mark.parametrize("model", ["mlp", "lstm"])
+def test_a_network_that_scales_is_one_that_sees_what_was_scaled(model: Any) -> None:
+    """Nothing is added to the weights."""
+    scaling = TorchPolicy(make_spec(HALF_BOUNDED, model=model, scale_observations=True), 1)
+    plain = TorchPolicy(make_spec(HALF_BOUNDED, model=model), 1)
+    assert scaling.get_weights().keys() == plain.get_weights().keys()
+    middle, factor = scaling.spec.observation_scale or (0, 0)
+    obs = np.random.default_rng(0).standard_normal((3, 2, 5)).astype(np.float32)
+    starts, results = np.zeros((3, 2), bool), []
+    for policy, seen in ((scaling, obs), (plain, (obs - middle) * factor)):
+        state = np.zeros((2, *(policy.spec.state_shape or ())), np.float32)
+        recurrent = policy.spec.recurrent
+        with torch.no_grad():
+            values = (
+                policy.values_recurrent(seen, state, starts)[0]
+                if recurrent
+                else policy.values(seen)
+            )
+        results.append(values.numpy())
+    np.testing.assert_allclose(results[0], results[1], atol=1e-6)
+    assert np.abs(results[0]).max() > 1e-3
+
+
+def test_a_scale_that_has_travelled_is_read_only_and_nobody_minds() -> None:
+    """Arrays that cross an actor edge are; torch would warn of sharing their memory."""
+    spec = make_spec(HALF_BOUNDED, scale_observations=True)
+    for part in spec.observation_scale or ():
+        part.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TorchPolicy(spec)
 
 
 def test_a_spec_travels() -> None:
