@@ -215,6 +215,33 @@ class IMPALA(WithThread):
         self.channel.ask(worker, "sample")
 
 
+class IMPALAWithoutThread(Loop):
+    """Fragments as they come, answered with the newest weights; learned from at once."""
+
+    def __init__(self, channel: Channel, config: Any, seed: int) -> None:
+        super().__init__(channel, config, seed)
+        self.fragments: deque[Any] = deque()
+        self.parts: list[SampleBatch] = []
+        for _ in range(config.max_sample_requests_in_flight_per_worker):
+            for worker in self.workers:
+                channel.ask(worker, "sample")
+
+    def step(self) -> Any:
+        while True:
+            while not self.fragments:
+                self.fragments.extend(self.channel.answers(block=True))
+            worker, metrics, item = self.fragments.popleft()
+            self.record(worker, metrics)
+            self.channel.tell(worker, "set_weights", self.weights)
+            self.parts.append(item.get())
+            self.channel.ask(worker, "sample")
+            if sum(np.prod(batch.shape) for batch in self.parts) >= self.cfg.train_batch_size:
+                learned = self.learner.learn(SampleBatch.concat(self.parts))
+                self.parts = []
+                self.weights = self.channel.put(learned.weights)
+                return learned
+
+
 class AskedReplay(ReplayActor):
     """Answers with nothing before it is ready."""
 

@@ -108,15 +108,18 @@ def test_apex_makes_few_snapshots_of_its_weights(weights_put):
 
 @pytest.mark.parametrize("algorithm", ["impala", "apex"])
 def test_learner_learns_the_same_wherever_it_lives(algorithm):
-    """On a thread or in a process: on `sim`, where nothing takes time, it is the same run."""
+    """In the driver, on a thread or in a process: on `sim`, where nothing takes time, it is the
+    same run.
+    """
     small = {"hidden": (16,)} if algorithm == "impala" else SMALL
     runs = [
         train(algorithm, until={"steps": 500}, engine="sim", learner_placement=place, **small)
-        for place in ("thread", "process")
+        for place in ("thread", "process", "driver")
     ]
-    assert runs[0].history[-1]["steps"] == runs[1].history[-1]["steps"]
-    for name, array in runs[0].weights.items():
-        assert np.array_equal(array, runs[1].weights[name]), name
+    for other in runs[1:]:
+        assert runs[0].history[-1]["steps"] == other.history[-1]["steps"]
+        for name, array in runs[0].weights.items():
+            assert np.array_equal(array, other.weights[name]), name
 
 
 def test_each_worker_of_apex_explores_at_its_own_rate():

@@ -17,6 +17,7 @@ from rillflow.actors.rollout_worker import RolloutWorker
 from rillflow.algorithms import impala
 from rillflow.batch import BOOTSTRAP, STATE
 from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.postprocess import evaluate_fragments
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers, create_rollout_workers
@@ -243,13 +244,48 @@ def test_aggregators_are_processes_with_processes_of_their_own() -> None:
 @pytest.mark.proc
 def test_a_learner_that_is_killed_ends_the_run() -> None:
     """Workers may be restarted; a learner begun anew would train from the first weights again."""
-    workers = Workers(impala.Config.make(**SMALL, num_workers=1))
+    workers = Workers(impala.Config.make(**SMALL, num_workers=1, learner_placement="process"))
     flow = impala.plan(ParallelRollouts(workers), workers)
     with flow.run("local", on_failure="restart") as run:
         next(run)
         os.kill(run.workers()["learner-0"]["pid"], signal.SIGKILL)
         with pytest.raises(rf.WorkerLost, match="'learner-0'"):
             list(itertools.islice(run, 20))
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({}, "driver"),
+        ({"num_workers": 0}, "driver"),
+        ({"num_workers": 3}, "process"),
+        ({"framework": "torch"}, "process"),
+        ({"env": "CartPole-hidden-velocity", "model": "lstm"}, "process"),
+        ({"learner_placement": "thread"}, "thread"),
+        ({"env": "ALE/Pong-v5"}, "thread"),
+    ],
+)
+def test_the_learner_lives_where_it_fits(settings: dict[str, Any], place: str) -> None:
+    """Beside the driver, unless that has time for what NumPy learns."""
+    cfg = impala.Config.make(**{"num_workers": 2, **settings})
+    assert LearnerThread(Workers(cfg), cfg).actors.placement == place
+
+
+@pytest.mark.proc
+def test_a_learner_in_the_driver_learns_while_its_workers_sample() -> None:
+    """The run is as with a learner of its own: results in order, a ledger that balances."""
+    before = children()
+    workers = Workers(impala.Config.make(**SMALL, num_workers=2))
+    with impala.plan(ParallelRollouts(workers), workers).run("local") as run:
+        versions = []
+        for _ in range(50):
+            next(run)
+            versions.append(run.shared[workers.weights_key].version)
+        assert len(children() - before) == 2
+        assert versions == list(range(1, 51))
+        assert run.ledger().balanced
+        shares = {line.name: line.share for line in run.stats().times if line.where == "driver"}
+        assert shares["background(learner)"] > 0
 
 
 @pytest.mark.proc
@@ -260,13 +296,13 @@ def test_workers_end_with_an_aggregator_that_was_killed() -> None:
     flow = impala.plan(ParallelRollouts(workers), workers)
     with flow.run("local", on_failure="restart") as run:
         next(run)
-        old = children() - before - {run.workers()["learner-0"]["pid"]}
+        old = children() - before
         os.kill(run.workers()["aggregator-0"]["pid"], signal.SIGKILL)
         for _ in range(20):
             next(run)
         assert run.workers()["aggregator-0"]["incarnation"] == 1
         assert gone(list(old))
-        assert len(children() - before) == 4
+        assert len(children() - before) == 3
         assert run.ledger().balanced
     assert gone(list(children() - before))
 

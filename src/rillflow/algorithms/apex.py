@@ -46,8 +46,8 @@ class Config(QConfig):
     """steps of a worker after which it is sent new weights"""
     learner_queue_size: int = 16
     """training batches that may wait for the learner"""
-    learner_placement: Literal["thread", "process"] = "process"
-    """where the learner lives: on a thread of the driver, or in a process of its own"""
+    learner_placement: Literal["driver", "thread", "process"] = "process"
+    """where the learner lives: in the driver, on a thread of it, or in a process of its own"""
     weights_every: int = 16
     """updates between two snapshots of the weights, of which workers are sent the newest"""
 

@@ -41,8 +41,9 @@ class Config(AlgorithmConfig):
     """actors between the workers and the driver that join fragments; 0: the driver does it"""
     learner_queue_size: int = 1
     """training batches that may wait for the learner; each makes the next ones one update older"""
-    learner_placement: Literal["thread", "process"] = "process"
-    """where the learner lives: on a thread of the driver, or in a process of its own"""
+    learner_placement: Literal["driver", "thread", "process"] | None = None
+    """where the learner lives: in the driver, on a thread of it, or in a process of its own; None:
+    in the driver if it learns in NumPy from at most two workers, else in a process"""
     vtrace_clip_rho_threshold: float = 1.0
     """ceiling of the importance weights in the value targets"""
     vtrace_clip_pg_rho_threshold: float = 1.0

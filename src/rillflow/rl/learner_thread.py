@@ -1,11 +1,11 @@
-"""A learner on a thread or in a process of its own, between two queues."""
+"""A learner in the driver, on a thread or in a process of its own, between two queues."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rillflow.graph.handles import Background, Queue
-from rillflow.rl.make_learner import AnyLearner, make_learner
+from rillflow.rl.make_learner import AnyLearner, make_learner, numpy_twin
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers
@@ -49,6 +49,17 @@ class Learn:
         self._learner().set_state(state)
 
 
+def fitting_placement(workers: Workers) -> Placement:
+    """Where a learner that may live anywhere is best off.
+
+    What NumPy learns from a batch takes little more time than to send it to a process and to take
+    the weights back, and a driver with few workers has that time. More workers, or torch, would
+    keep it busy.
+    """
+    few = workers.config.num_workers <= 2
+    return "driver" if few and numpy_twin(workers.spec, workers.config) else "process"
+
+
 class LearnerThread(Background):
     """The learner of some workers on its own thread, between `inqueue` and `outqueue`.
 
@@ -69,12 +80,14 @@ class LearnerThread(Background):
     >>> len(flow.take(3, engine="sim"))
     3
 
-    Each queue holds `queue_size` items; whoever fills a full one waits. With `placement="process"`
-    it is an actor, and does not share Python's interpreter with the driver. The settings `cfg` of
-    an algorithm may say both (`learner_queue_size`, `learner_placement`), and that only one of
-    `weights_every` results carries the new weights: a snapshot costs time, and workers need few of
-    them. It updates its target network, if the algorithm has one, by itself. If it fails or is lost
-    the run ends, whatever becomes of workers: what it has learned is in the last checkpoint.
+    Each queue holds `queue_size` items (that of the results at least two); whoever fills a full one
+    waits. With `placement="process"` it is an actor, and does not share Python's interpreter with
+    the driver; with "driver" it learns when the driver has nothing else to do. The settings `cfg`
+    of an algorithm may say both (`learner_queue_size`, `learner_placement`; None: what
+    `fitting_placement` says), and that only one of `weights_every` results carries the new weights:
+    a snapshot costs time, and workers need few of them. It updates its target network, if the
+    algorithm has one, by itself. If it fails or is lost the run ends, whatever becomes of workers:
+    what it has learned is in the last checkpoint.
     """
 
     def __init__(
@@ -86,12 +99,14 @@ class LearnerThread(Background):
         placement: Placement = "thread",
     ) -> None:
         queue_size = getattr(cfg, "learner_queue_size", queue_size)
+        placement = getattr(cfg, "learner_placement", placement) or fitting_placement(workers)
         super().__init__(
             Learn(workers, getattr(cfg, "weights_every", 1)),
             name="learner",
             inqueue=Queue(capacity=queue_size, name="learner.in"),
-            outqueue=Queue(capacity=queue_size, name="learner.out"),
-            placement=getattr(cfg, "learner_placement", placement),
+            # two at least: it has its next batch already while the driver takes its last result
+            outqueue=Queue(capacity=max(2, queue_size), name="learner.out"),
+            placement=placement,
             on_failure=FailurePolicy(),  # begun anew it would have forgotten what it learned
         )
 

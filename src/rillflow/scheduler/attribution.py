@@ -79,11 +79,6 @@ def _group(scheduler: Scheduler, homes: Homes, group: Actors, seconds: float) ->
     members = [a for a in scheduler.fleet.actors.values() if a.handle.group.uid == group.uid]
     available = seconds * max(1, len(members))
     lines = list(_operators(scheduler, homes, group, name, available))
-    for state in scheduler.backgrounds:
-        if state.actor.handle.group.uid == group.uid:
-            share = state.stats.busy / available
-            kept = (state.operator, name, "operator", state.stats.items, state.stats.busy, share)
-            lines.append(TimeShare(*kept))  # type: ignore[arg-type]
     busy = sum(line.seconds for line in lines if line.part_of is None)
     idle = max(0.0, available - busy)
     if members:
@@ -104,6 +99,10 @@ def _operators(
         yield TimeShare(name, where, "operator", stats.items, stats.busy, share)
         for part, seconds in stats.inside.items():
             yield TimeShare(part, where, "operator", 0, seconds, seconds / available, part_of=name)
+    for state in scheduler.backgrounds:
+        if state.actor.handle.group.uid == group.uid:
+            name, items, busy = state.operator, state.stats.items, state.stats.busy
+            yield TimeShare(name, where, "operator", items, busy, busy / available)
 
 
 def _homes(program: Program) -> Homes:
