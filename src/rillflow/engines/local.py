@@ -149,11 +149,11 @@ class Local(Engine):
 
     def wait(self, timeout: float | None) -> list[Event]:
         if self._inside.inline:
+            if self._dirty:  # others may work meanwhile
+                self._send_collected(everything=False)
             self._inside.run_inline(self._events.__len__)
             if self._events and timeout != 0.0:
                 # the driver waited for itself: no need to ask the system about the others
-                if self._dirty:
-                    self._send_collected(everything=False)
                 return [self._events.popleft()]
             timeout = 0.0
         if self._events:

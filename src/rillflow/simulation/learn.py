@@ -23,6 +23,8 @@ _SIZING = 4.0
 """seconds to find out how operators take larger items"""
 _PATIENCE = 2.0
 """seconds that the driver's own operators may really work to find out what was counted twice"""
+_ENOUGH = 30
+"""answers from which a mean is taken"""
 
 
 def calibrate(
@@ -152,8 +154,22 @@ def _transport(recorder: Recorder, at_actor: dict[str, float]) -> float:
     ]
     if not rest:
         return 0.0
+    # in the long run it is the mean; but actors that hardly ever rest are only seen to when
+    # something had held them up
+    round_trip = statistics.fmean(rest) if len(rest) >= _ENOUGH else min(rest)
     in_engine = recorder.engine_cpu / max(1, recorder.messages) * 2
-    return max(0.0, statistics.fmean(rest) - in_engine) / 2  # in the long run it is the mean
+    return max(0.0, round_trip - in_engine - _waited_for_a_core(recorder)) / 2
+
+
+def _waited_for_a_core(recorder: Recorder) -> float:
+    """Seconds for each answer that its process was ready to run, beside those in the request.
+
+    A simulation that shares cores adds them by itself.
+    """
+    meters = recorder.meters
+    answers = sum(one.actor in meters for one in recorder.seen[recorder.before :])
+    waited = sum(max(0.0, meter.delay - meter.service_wait) for meter in meters.values())
+    return waited / max(1, answers)
 
 
 def _segments(seen: Sequence[Seen]) -> list[Segment]:

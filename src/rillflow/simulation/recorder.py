@@ -116,13 +116,13 @@ class Recorder(Engine):
         self._unsent.append(request)
         if actor not in self._heard:
             self._silent.add(actor)
-        self.messages += 1
+        self._count_message(actor)
         self.inner.request(actor, request, pipeline, seq, payload, provenance)
 
     def tell(
         self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
     ) -> None:
-        self.messages += 1
+        self._count_message(actor)
         if actor in self.meters:
             self.meters[actor].told()
         self.inner.tell(actor, method, payload, spread, version)
@@ -183,14 +183,19 @@ class Recorder(Engine):
 
     def _in_engine(self, work: Callable[[], T]) -> tuple[T, float]:
         """Let the engine work; what it returns, and the seconds in which it slept."""
-        wall, cpu = time.perf_counter(), time.thread_time()
+        wall, cpu, inline = time.perf_counter(), time.thread_time(), self.inline_seconds
         for request in self._unsent:
             self._sent[request] = wall
         self._unsent.clear()
         result = work()
         cpu = time.thread_time() - cpu
-        self.engine_cpu += cpu
-        return result, time.perf_counter() - wall - cpu
+        inline = self.inline_seconds - inline  # actors that live in the driver have worked
+        self.engine_cpu += max(0.0, cpu - inline)
+        return result, time.perf_counter() - wall - max(cpu, inline)
+
+    def _count_message(self, actor: str) -> None:
+        if self.specs[actor].placement != "driver":  # to those that live here nothing is sent
+            self.messages += 1
 
     def _answered(self, event: Completed, now: float, alone: bool) -> None:
         actor, pipeline, seq, first = self._asked.pop(event.request)
@@ -198,7 +203,7 @@ class Recorder(Engine):
         self._heard.add(actor)
         self._silent.discard(actor)
         sent = self._sent.pop(event.request)
-        self.messages += 1
+        self._count_message(actor)
         key = self._pipelines[actor, pipeline]
         self._counts[key] = self._counts.get(key, 0) + bool(event.header.items)
         on_the_way = now - sent if alone and first and self.window.is_open else None
