@@ -5,20 +5,30 @@ from __future__ import annotations
 import json
 import random
 import time
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import rillflow as rf
 from rillflow.engines.latency import Cpu
+from rillflow.engines.local import Local
+from rillflow.engines.run import Run
 from rillflow.engines.sim import Sim
 from rillflow.errors import BuildError, RunError
+from rillflow.graph.handles import Background
+from rillflow.graph.merge import Concurrently
 from rillflow.graph.program import Program
+from rillflow.graph.queues import Dequeue, Enqueue
 from rillflow.simulation import Calibration, simulate
-from rillflow.simulation.learn import calibrate
+from rillflow.simulation.learn import _transport, calibrate
+from rillflow.simulation.meters import Meter
+from rillflow.simulation.recorder import Enough, Recorder, Seen
 from rillflow.simulation.rehearsal import Rehearsal
 from rillflow.simulation.resize import resized
 from rillflow.simulation.stage import played
+from rillflow.types import Header, Placement
 
 
 class Worker:
@@ -325,6 +335,47 @@ def test_measured_run_replayed_has_the_same_trace() -> None:
     ]
     assert first[-1][0] > 0
     assert again == [first, first]
+
+
+def observed(on_the_way: list[float], delay: float = 0.0) -> Any:
+    """What a recorder saw of one process: 1 ms of work each, so long on their way."""
+    header = Header(wall=1e-3, cpu=1e-3)
+    key = ("worker", "next", ())
+    seen = [Seen(key, "worker-0", "p", 0, header, None, seconds) for seconds in on_the_way]
+    return SimpleNamespace(
+        seen=seen, before=0, messages=2 * len(seen), engine_cpu=0.0,
+        specs={"worker-0": SimpleNamespace(placement="process")},
+        meters={"worker-0": Meter(0, "worker", delay=delay * len(seen))},
+    )  # fmt: skip
+
+
+def test_transport_is_what_is_left_of_the_way() -> None:
+    """Half of it, without the work, the waiting for a core, and what only outliers have."""
+    assert _transport(observed([1.4e-3] * 40), {}) == pytest.approx(0.2e-3)
+    assert _transport(observed([1.4e-3] * 40), {"worker": 0.1e-3}) == pytest.approx(0.15e-3)
+    assert _transport(observed([1.4e-3] * 40, delay=0.3e-3), {}) == pytest.approx(0.05e-3)
+    assert _transport(observed([1.2e-3, 9e-3, 9e-3]), {}) == pytest.approx(0.1e-3)
+    assert _transport(observed([]), {}) == 0.0
+
+
+@pytest.mark.proc
+def test_nothing_is_sent_to_actors_that_live_in_the_driver() -> None:
+    source = rf.from_actors(rf.Actors.of(Sleeper, 1, name="sleeper")).gather_async()
+    counts = {}
+    places: tuple[Placement, ...] = ("driver", "thread")
+    for place in places:
+        learner = Background(double, name="learner", placement=place)
+        feed = source.for_each(Enqueue(learner.inqueue))
+        flow = Concurrently([feed, Dequeue(learner.outqueue)], mode="async", output_indexes=[1])
+        recorder = Recorder(Local(), seconds=0.2)
+        run: Run[Any] = Run(flow.node, recorder)
+        with run, suppress(Enough):
+            for _ in run:
+                recorder.came_out = True
+        answers = [one.actor for one in recorder.seen[recorder.before :]]
+        counts[place] = recorder.messages / answers.count("sleeper-0")
+    assert counts["driver"] == pytest.approx(2, abs=0.5)  # a question and its answer
+    assert counts["thread"] == pytest.approx(4, abs=0.5)
 
 
 # -- larger items ----------------------------------------------------------------------------------
