@@ -4,9 +4,11 @@ A3C, PPO, IMPALA and Ape-X with two workers and their settings for Pong, which i
 of work, and for CartPole, where a result of training takes a millisecond and nothing hides what
 scheduling costs. (PPO on CartPole alone: on Pong one result takes half a minute.)
 
-The loops of IMPALA and Ape-X have their learner on a thread of the driver, as the paper's have; the
-plans put it in a process of its own (but IMPALA on Pong). `..._thread_...` is what a flow costs
-with the learner on a thread too.
+The loops of IMPALA and Ape-X have their learner on a thread of the driver, as the paper's have. The
+plan of Ape-X puts it in a process of its own; that of IMPALA into the driver itself, and on a
+thread on Pong. `..._thread_...` is what a flow costs with the learner on a thread too, and
+`impala_at_once` compares it with a loop that has no thread either: there a result takes so little
+that each function of the scheduler shows.
 
 Both sides are alive at once and take turns, flow, hand, hand, flow, in short windows, because the
 speed of a shared machine changes within seconds; the four make one pair. The side that is not
@@ -72,6 +74,8 @@ class Case(NamedTuple):
     repeats: int = 99
     """at most"""
     settings: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
+    loop: str | None = None
+    """by hand, if it is not called as the algorithm"""
 
 
 def cases() -> Iterator[Case]:
@@ -84,6 +88,8 @@ def cases() -> Iterator[Case]:
         thread = {"learner_placement": "thread"}
         case = Case(f"{name}_thread_local", name, "CartPole-v1", bar=None, repeats=2)
         yield case._replace(settings=thread)
+    at_once = Case("impala_at_once_local", "impala", "CartPole-v1", bar=None)
+    yield at_once._replace(loop="impala_at_once")
     for name in ALGORITHMS["CartPole-v1"]:
         yield Case(f"{name}_ray", name, "CartPole-v1", "ray", repeats=2)
 
@@ -196,7 +202,7 @@ def _flow(case: Case, config: Any) -> Iterator[Callable[[], object]]:
 @contextmanager
 def _by_hand(case: Case, config: Any) -> Iterator[Callable[[], object]]:
     with ExitStack() as stack:
-        loop = LOOPS[case.algorithm](CHANNELS[case.engine](), config, SEED)
+        loop = LOOPS[case.loop or case.algorithm](CHANNELS[case.engine](), config, SEED)
         stack.callback(loop.close)
         yield loop.step
 

@@ -2,7 +2,8 @@
 
 The same workers, policies, learner and replay actors as the plans in `rillflow.algorithms`, the
 same batches, broadcasts and bounds on what is under way; no graph and no scheduler. Learners that
-work beside the loop have a thread, as in the paper. `step` is one result of training.
+work beside the loop have a thread, as in the paper; one of IMPALA's loops learns by itself. `step`
+is one result of training.
 """
 
 from __future__ import annotations
@@ -215,8 +216,8 @@ class IMPALA(WithThread):
         self.channel.ask(worker, "sample")
 
 
-class IMPALAWithoutThread(Loop):
-    """Fragments as they come, answered with the newest weights; learned from at once."""
+class IMPALAAtOnce(Loop):
+    """Fragments as they come, answered with the newest weights, and learned from at once."""
 
     def __init__(self, channel: Channel, config: Any, seed: int) -> None:
         super().__init__(channel, config, seed)
@@ -328,4 +329,10 @@ class ApeX(WithThread):
         return learned
 
 
-LOOPS: dict[str, type[Loop]] = {"a3c": A3C, "ppo": PPO, "impala": IMPALA, "apex": ApeX}
+LOOPS: dict[str, type[Loop]] = {
+    "a3c": A3C,
+    "ppo": PPO,
+    "impala": IMPALA,
+    "impala_at_once": IMPALAAtOnce,
+    "apex": ApeX,
+}
