@@ -254,19 +254,24 @@ def test_a_learner_that_is_killed_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "place"),
+    ("settings", "cores", "place"),
     [
-        ({}, "driver"),
-        ({"num_workers": 0}, "driver"),
-        ({"num_workers": 3}, "process"),
-        ({"framework": "torch"}, "process"),
-        ({"env": "CartPole-hidden-velocity", "model": "lstm"}, "process"),
-        ({"learner_placement": "thread"}, "thread"),
-        ({"env": "ALE/Pong-v5"}, "thread"),
+        ({}, 2, "driver"),
+        ({}, 3, "driver"),
+        ({}, 4, "process"),
+        ({"num_workers": 0}, 1, "driver"),
+        ({"num_workers": 3}, 2, "process"),
+        ({"framework": "torch"}, 2, "process"),
+        ({"env": "CartPole-hidden-velocity", "model": "lstm"}, 2, "process"),
+        ({"learner_placement": "thread"}, 2, "thread"),
+        ({"env": "ALE/Pong-v5"}, 2, "thread"),
     ],
 )
-def test_the_learner_lives_where_it_fits(settings: dict[str, Any], place: str) -> None:
-    """Beside the driver, unless that has time for what NumPy learns."""
+def test_the_learner_lives_where_it_fits(
+    settings: dict[str, Any], cores: int, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the driver, unless that has time for what NumPy learns, and others no core for it."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     cfg = impala.Config.make(**{"num_workers": 2, **settings})
     assert LearnerThread(Workers(cfg), cfg).actors.placement == place
 
@@ -275,7 +280,7 @@ def test_the_learner_lives_where_it_fits(settings: dict[str, Any], place: str) -
 def test_a_learner_in_the_driver_learns_while_its_workers_sample() -> None:
     """The run is as with a learner of its own: results in order, a ledger that balances."""
     before = children()
-    workers = Workers(impala.Config.make(**SMALL, num_workers=2))
+    workers = Workers(impala.Config.make(**SMALL, num_workers=2, learner_placement="driver"))
     with impala.plan(ParallelRollouts(workers), workers).run("local") as run:
         versions = []
         for _ in range(50):
@@ -292,7 +297,8 @@ def test_a_learner_in_the_driver_learns_while_its_workers_sample() -> None:
 def test_workers_end_with_an_aggregator_that_was_killed() -> None:
     """The kernel ends them; the run goes on with a new aggregator and new workers."""
     before = children()
-    workers = Workers(impala.Config.make(**SMALL, num_workers=2, num_aggregation_workers=1))
+    tree = {"num_workers": 2, "num_aggregation_workers": 1, "learner_placement": "driver"}
+    workers = Workers(impala.Config.make(**SMALL, **tree))
     flow = impala.plan(ParallelRollouts(workers), workers)
     with flow.run("local", on_failure="restart") as run:
         next(run)

@@ -43,7 +43,7 @@ class Config(AlgorithmConfig):
     """training batches that may wait for the learner; each makes the next ones one update older"""
     learner_placement: Literal["driver", "thread", "process"] | None = None
     """where the learner lives: in the driver, on a thread of it, or in a process of its own; None:
-    in the driver if it learns in NumPy from at most two workers, else in a process"""
+    in the driver if NumPy learns from up to two workers and all cores are taken, else a process"""
     vtrace_clip_rho_threshold: float = 1.0
     """ceiling of the importance weights in the value targets"""
     vtrace_clip_pg_rho_threshold: float = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from rillflow.graph.handles import Background, Queue
@@ -50,14 +51,16 @@ class Learn:
 
 
 def fitting_placement(workers: Workers) -> Placement:
-    """Where a learner that may live anywhere is best off.
+    """Where a learner that may live anywhere is best off on this machine.
 
     What NumPy learns from a batch takes little more time than to send it to a process and to take
-    the weights back, and a driver with few workers has that time. More workers, or torch, would
-    keep it busy.
+    the weights back. Few workers leave the driver that time, and where they and the driver take up
+    all cores, a process would only take it from them. The run on `sim` is the same either way.
     """
-    few = workers.config.num_workers <= 2
-    return "driver" if few and numpy_twin(workers.spec, workers.config) else "process"
+    count = workers.config.num_workers
+    crowded = count + 2 > len(os.sched_getaffinity(0))
+    small = count <= 2 and numpy_twin(workers.spec, workers.config) is not None
+    return "driver" if small and crowded else "process"
 
 
 class LearnerThread(Background):
