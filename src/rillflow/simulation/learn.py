@@ -154,8 +154,8 @@ def _transport(recorder: Recorder, at_actor: dict[str, float]) -> float:
     ]
     if not rest:
         return 0.0
-    # in the long run it is the mean; but actors that hardly ever rest are only seen to when
-    # something had held them up
+    # in the long run it is the mean; but few answers come from actors that are hardly ever idle,
+    # and were idle then because something had held up their requests
     round_trip = statistics.fmean(rest) if len(rest) >= _ENOUGH else min(rest)
     in_engine = recorder.engine_cpu / max(1, recorder.messages) * 2
     return max(0.0, round_trip - in_engine - _waited_for_a_core(recorder)) / 2
