@@ -72,6 +72,17 @@ class Config(AlgorithmConfig):
 
 
 TUNED = {
+    "CartPole-hidden-velocity": {
+        "model": "lstm",
+        "lstm_size": 64,
+        "hidden": (64,),
+        "rollout_fragment_length": 32,
+        "train_batch_size": 512,
+        "max_sample_requests_in_flight_per_worker": 1,
+        "lr": 2e-3,
+        "gamma": 0.97,
+        "vf_loss_coef": 0.01,  # the critic shares the network, and its errors are large
+    },
     "atari": {
         "num_envs_per_worker": 32,
         "rollout_fragment_length": 20,
@@ -81,7 +92,7 @@ TUNED = {
         "learner_queue_size": 2,
         "entropy_coef": 0.01,
         "learner_placement": "thread",  # a batch of pictures would be copied on its way
-    }
+    },
 }
 """settings for environments that the defaults do not suit"""
 
