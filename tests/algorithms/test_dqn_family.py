@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -175,7 +176,7 @@ def weights_put(monkeypatch):
 
     def counting(put):
         def counted(self, value):
-            if isinstance(value, dict) and any("trunk" in name for name in value):
+            if isinstance(value, Mapping) and any("trunk" in name for name in value):
                 puts.append(value)
             return put(self, value)
 

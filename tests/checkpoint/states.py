@@ -11,6 +11,7 @@ import numpy as np
 
 from rillflow.batch import MultiAgentBatch, SampleBatch
 from rillflow.checkpoint.kinds import kind_of
+from rillflow.named_vector import NamedVector
 from rillflow.rl.results import Gradients, Learned, RowStats, TrainStats
 from rillflow.types import Source
 
@@ -57,6 +58,7 @@ def example() -> dict[str, Any]:
         "tuple": (1, (2, [3, ()])),
         "keys": {1: "int", "1": "str", (1, "a"): "tuple", None: 0, b"b": 1, "$": 2},
         "$": {"$": "int"},
+        "named": NamedVector.of({"weight": weights, "bias": weights[0]}),
         "numpy": [np.float32(0.1), np.int64(-3), np.bool_(True), np.float64(math.nan)],
         "arrays": [
             weights.T,

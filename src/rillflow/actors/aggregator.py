@@ -49,7 +49,7 @@ class Aggregator:
         self.version += 1
         first = Published(self.share, {})
         published: Published = self.run.shared.setdefault(self.share.weights_key, first)
-        published.renew(dict(weights), self.version)
+        published.renew(weights, self.version)
 
     def _record(self, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
         self.steps += metrics.get("steps", 0)

@@ -140,7 +140,7 @@ class RolloutWorker:
             "envs": self.envs.get_state(),
             "policy": self.policy.get_state(),
             "weights": dict(self.weights),
-            "target": self.learner.get_target_weights() if has_target else None,
+            "target": dict(self.learner.get_target_weights()) if has_target else None,
             "memory": self.memory,
             "starts": self.starts,
             "total_steps": self.total_steps,

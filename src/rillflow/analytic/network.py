@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import accumulate
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 from rillflow.analytic.distributions import distribution_of
 from rillflow.analytic.layers import Layers, Linear
 from rillflow.models.initial import Weights
+from rillflow.named_vector import NamedVector, layout_of
 from rillflow.policies.make import first_weights
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
@@ -29,12 +28,9 @@ class Network:
 
     def __init__(self, spec: PolicySpec, seed: int = 0) -> None:
         self.spec = spec
-        ends = list(accumulate(prod(shape) for shape in spec.parameter_shapes.values()))
-        parts = zip(spec.parameter_shapes.items(), [0, *ends], ends, strict=False)
-        self._parts = [(name, slice(begin, end), shape) for (name, shape), begin, end in parts]
-        size = ends[-1]
-        self.parameters: Floats = np.empty(size, np.float32)
-        self.gradient: Floats = np.zeros(size, np.float32)
+        self.layout = layout_of(spec.parameter_shapes)
+        self.parameters: Floats = np.empty(self.layout.size, np.float32)
+        self.gradient: Floats = np.zeros(self.layout.size, np.float32)
         self.weights = self.named(self.parameters)
         self.set_weights(first_weights(spec, seed))
         gradients = self.named(self.gradient)
@@ -122,17 +118,24 @@ class Network:
 
     def named(self, vector: Floats) -> Weights:
         """The parts of a vector like `parameters`, as arrays over the same memory, by name."""
-        return {name: vector[part].reshape(shape) for name, part, shape in self._parts}
+        return self.layout.views(vector)
 
     def vector(self, named: Mapping[str, NDArray[Any]], out: Floats) -> None:
         """The inverse of `named`: write arrays of these names into a vector."""
+        if isinstance(named, NamedVector) and named.layout is self.layout:
+            out[:] = named.vector
+            return
         check_weights(named, self.spec.parameter_shapes)
         for name, own in self.named(out).items():
             own[...] = named[name]
 
-    def get_weights(self) -> dict[str, Array]:
+    def get_weights(self) -> NamedVector:
         """A snapshot that later training does not change."""
-        return dict(self.named(self.parameters.copy()))
+        return NamedVector(self.parameters.copy(), self.layout)
+
+    def get_gradient(self) -> NamedVector:
+        """A snapshot of the gradient, by the names of the weights."""
+        return NamedVector(self.gradient.copy(), self.layout)
 
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Copy weights into the network."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from rillflow.batch import MultiAgentBatch, SampleBatch
 from rillflow.errors import BuildError
+from rillflow.named_vector import NamedVector
 from rillflow.rl.results import Gradients, Learned, RowStats, TrainStats
 from rillflow.types import Source
 
@@ -106,6 +107,8 @@ _add(Kind("SampleBatch", SampleBatch, ("columns",), lambda b: (b.columns,),
           lambda f: SampleBatch(f["columns"])))  # fmt: skip
 _add(Kind("MultiAgentBatch", MultiAgentBatch, ("batches",), lambda b: (b.batches,),
           lambda f: MultiAgentBatch(f["batches"])))  # fmt: skip
+_add(Kind("NamedVector", NamedVector, ("parts",), lambda v: (dict(v),),
+          lambda f: NamedVector.of(f["parts"])))  # fmt: skip
 _container(deque, lambda d: {"items": list(d), "maxlen": d.maxlen},
            lambda f: deque(f["items"], f["maxlen"]))  # fmt: skip
 _container(Counter, lambda c: {"counts": dict(c)}, lambda f: Counter(f["counts"]))

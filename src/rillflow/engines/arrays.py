@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import pickle
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,13 @@ class ArrayPickler(pickle.Pickler):
 
     def __init__(self, stream: Any, views: list[pickle.PickleBuffer]) -> None:
         super().__init__(stream, 5, buffer_callback=views.append)
-        self.dispatch_table = copyreg.dispatch_table | {np.ndarray: _reduced}
+        self.dispatch_table = _reducers(len(copyreg.dispatch_table))
+
+
+@cache
+def _reducers(registered: int) -> dict[type, Any]:
+    """Those that anybody has registered so far, and ours."""
+    return copyreg.dispatch_table | {np.ndarray: _reduced}
 
 
 def _reduced(array: Any) -> Any:

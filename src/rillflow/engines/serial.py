@@ -68,6 +68,8 @@ def _quickly(value: Any, views: list[pickle.PickleBuffer]) -> bytes:
 _ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
 _BATCHES = "rillflow.batch"
 """mappings to arrays, whose classes every process knows"""
+_VECTORS = "rillflow.named_vector"
+"""the same, but one array inside, which nobody changes"""
 
 
 def _plain(value: Any, depth: int) -> bool:
@@ -81,6 +83,8 @@ def _plain(value: Any, depth: int) -> bool:
         return depth > 0 and all(type(k) is str and _plain(v, depth - 1) for k, v in value.items())
     if kind.__module__ == _BATCHES:
         return depth > 0 and all(_plain(v, depth - 1) for v in value.values())
+    if kind.__module__ == _VECTORS:
+        return True
     return kind.__module__ == "numpy" and not value.dtype.hasobject
 
 
@@ -132,7 +136,7 @@ def lend(value: Any, *, copy: bool = False) -> Ref:
 
 def _lent(value: Any, copy: bool) -> Any:
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in _ATOMS or kind.__module__ == _VECTORS:
         return value
     if kind is dict or kind.__module__ == _BATCHES:
         return kind({name: _lent(part, copy) for name, part in value.items()})

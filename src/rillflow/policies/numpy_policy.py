@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rillflow.errors import BuildError, RunError
 from rillflow.models.initial import Weights, initial_weights
+from rillflow.named_vector import Layout, NamedVector
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.weights import check_weights
@@ -44,8 +45,14 @@ class NumpyPolicy:
         self._scale = None if scale is None else (scale[0][:, None], scale[1][:, None])
         shapes = {name: spec.parameter_shapes[name] for name in spec.acting_names}
         self._weights = initial_weights(shapes, seed, small_action_head=spec.head != "q")
-        self._matrices: list[Floats] = []
-        self._join()
+        self._layout: Layout | None = None
+        """of the weights that were last found to fit"""
+        self._layers = [*(f"trunk.{i}" for i in range(len(spec.hidden))), "action_head"]
+        # weights and bias of each layer as one matrix
+        self._matrices: list[Floats] = [
+            np.column_stack((self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]))
+            for name in self._layers
+        ]
         self._allocate(0)
 
     # acting
@@ -108,12 +115,6 @@ class NumpyPolicy:
         self._results = [*(x[:-1] for x in self._inputs[1:]), outputs]
         """of each layer: the inputs of the next one, or the outputs"""
 
-    def _join(self) -> None:
-        """Weights and biases of each layer as one matrix."""
-        names = [*(f"trunk.{i}" for i in range(len(self.spec.hidden))), "action_head"]
-        pairs = [(self._weights[f"{n}.weight"], self._weights[f"{n}.bias"]) for n in names]
-        self._matrices = [np.column_stack(pair) for pair in pairs]
-
     # weights and state
 
     def get_weights(self) -> Weights:
@@ -122,10 +123,14 @@ class NumpyPolicy:
 
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Copy the learner's weights; those of the critic may be left out."""
-        check_weights(weights, self.spec.parameter_shapes, self.spec.acting_names)
+        if not (isinstance(weights, NamedVector) and weights.layout is self._layout):
+            check_weights(weights, self.spec.parameter_shapes, self.spec.acting_names)
+            self._layout = weights.layout if isinstance(weights, NamedVector) else None
         for name, own in self._weights.items():
             own[...] = weights[name]
-        self._join()
+        for name, matrix in zip(self._layers, self._matrices, strict=True):
+            matrix[:, :-1] = self._weights[f"{name}.weight"]
+            matrix[:, -1] = self._weights[f"{name}.bias"]
 
     def get_state(self) -> dict[str, Any]:
         """Weights and random state: what makes the next actions the same."""

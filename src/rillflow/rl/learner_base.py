@@ -36,7 +36,7 @@ class LearnerBase(ABC):
         """Make the target network equal to the one that is being trained."""
 
     @abstractmethod
-    def get_weights(self) -> dict[str, Array]:
+    def get_weights(self) -> Mapping[str, Array]:
         """A snapshot that later training does not change."""
 
     def learn(
@@ -53,16 +53,16 @@ class LearnerBase(ABC):
         weights = self.get_weights() if with_weights else None
         return Learned(result.steps, result.stats, rows, weights, self.version)
 
-    def get_target_weights(self) -> dict[str, Array]:
+    def get_target_weights(self) -> Mapping[str, Array]:
         """A snapshot of the target network."""
         assert self.target is not None, "this algorithm has no target network"
-        weights: dict[str, Array] = self.target.get_weights()
+        weights: Mapping[str, Array] = self.target.get_weights()
         return weights
 
     def set_target_weights(self, weights: Mapping[str, Array]) -> None:
         """Make them the target network's."""
         assert self.target is not None, "this algorithm has no target network"
-        self.target.set_weights(dict(weights))
+        self.target.set_weights(weights)
 
     def _count_for_target(self, steps: int) -> None:
         self.since_target += steps

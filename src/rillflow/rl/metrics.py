@@ -38,12 +38,13 @@ class Progress:
         self._count(self.returns, metrics.get("episodes", ()))
         for policy, episodes in metrics.get("policies", {}).items():
             own = self.by_policy.setdefault(policy, deque(maxlen=WINDOW))
-            self._count(own, episodes)
-            self.returns.extend(float(episode_return) for episode_return, _ in episodes)
+            self.returns.extend(self._count(own, episodes))
 
-    def _count(self, returns: deque[float], episodes: Any) -> None:
+    def _count(self, returns: deque[float], episodes: Any) -> list[float]:
         self.episodes += len(episodes)
-        returns.extend(float(episode_return) for episode_return, _ in episodes)
+        new = [float(episode_return) for episode_return, _ in episodes]
+        returns.extend(new)
+        return new
 
     @property
     def mean_return(self) -> float:

@@ -76,8 +76,7 @@ class NumpyLearner(LearnerBase):
         """Gradients of the loss on a batch, without applying them."""
         with blas_threads(self.config.num_learner_threads):
             figures = self._gradient(self._rows(batch), None)
-        values: dict[str, Array] = dict(self.network.named(self.network.gradient.copy()))
-        return Gradients(values, batch.steps, _mean([figures]))
+        return Gradients(self.network.get_gradient(), batch.steps, _mean([figures]))
 
     def apply_gradients(self, gradients: Gradients) -> TrainStats:
         """One optimiser step with gradients computed elsewhere."""
@@ -116,7 +115,7 @@ class NumpyLearner(LearnerBase):
 
     # -- weights and state ---------------------------------------------------------------------
 
-    def get_weights(self) -> dict[str, Array]:
+    def get_weights(self) -> Mapping[str, Array]:
         """A snapshot that later training does not change."""
         return self.network.get_weights()
 
@@ -126,10 +125,10 @@ class NumpyLearner(LearnerBase):
 
     def get_state(self) -> dict[str, Any]:
         """Everything that training goes on from, in the form of `Learner.get_state`."""
-        target = {} if self.target is None else {"target": self.target.get_weights()}
+        target = {} if self.target is None else {"target": dict(self.target.get_weights())}
         return {
             **target,
-            "weights": self.get_weights(),
+            "weights": dict(self.get_weights()),
             "optimizer": self._slots(),
             "rng": self.rng.bit_generator.state,
             "version": self.version,

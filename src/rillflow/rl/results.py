@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ class Loss(NamedTuple):
 class Gradients:
     """Gradients by parameter name, the number of steps they were made from, and figures."""
 
-    values: dict[str, Array]
+    values: Mapping[str, Array]
     steps: int
     stats: dict[str, float]
 
@@ -50,7 +51,7 @@ class Learned(RowStats):
     Nobody changes these weights any more: no thread reads live parameters of another.
     """
 
-    weights: dict[str, Array] | None
+    weights: Mapping[str, Array] | None
     """None: those of another result will do"""
     version: int
 

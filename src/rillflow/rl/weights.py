@@ -17,7 +17,7 @@ from rillflow.types import Ref
 class Published:
     """The newest weights of a policy, serialised once per version."""
 
-    def __init__(self, workers: Workers, weights: dict[str, Array]) -> None:
+    def __init__(self, workers: Workers, weights: Mapping[str, Array]) -> None:
         self.workers = workers
         self.weights = weights
         self.version = 0
@@ -25,7 +25,7 @@ class Published:
         """whether an `UpdateWorkerWeights` of the flow sends them, instead of who made them"""
         self._ref: Ref | None = None
 
-    def renew(self, weights: dict[str, Array], version: int) -> None:
+    def renew(self, weights: Mapping[str, Array], version: int) -> None:
         """These are newer."""
         self.weights, self.version, self._ref = weights, version, None
 
@@ -46,7 +46,7 @@ class Published:
 
     def get_state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"weights": self.weights, "version": self.version}
+        return {"weights": dict(self.weights), "version": self.version}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""

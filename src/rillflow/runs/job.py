@@ -154,7 +154,8 @@ def _policy(
 ) -> Trained:
     if workers.weights_key not in run.shared:
         raise RunError("nothing in this plan publishes weights, as TrainOneStep does.")
-    weights = run.shared[workers.weights_key].weights
+    published = run.shared[workers.weights_key].weights
+    weights = {name: array.copy() for name, array in published.items()}
     return Trained(workers.config, workers.spec, weights, history, stats)
 
 

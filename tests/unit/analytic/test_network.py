@@ -10,6 +10,8 @@ import torch
 from gymnasium import spaces
 
 from rillflow.analytic.network import Network
+from rillflow.errors import RunError
+from rillflow.policies.numpy_policy import NumpyPolicy
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
 
@@ -56,6 +58,48 @@ def test_the_first_weights_are_the_same() -> None:
     ours, theirs = Network(spec, 7).get_weights(), TorchPolicy(spec, 7).get_weights()
     assert ours.keys() == theirs.keys()
     assert all((ours[name] == theirs[name]).all() for name in ours)
+
+
+@pytest.mark.parametrize("make", [Network, NumpyPolicy, TorchPolicy])
+def test_weights_in_one_vector_are_taken_as_those_in_many_arrays(make: Any) -> None:
+    network, torch_policy = both(action_space=ACTIONS["continuous"])
+    new, again = make(network.spec, 5), make(network.spec, 6)
+    new.set_weights(network.get_weights())
+    again.set_weights(make(network.spec, 7).get_weights())  # others, of the same layout, before
+    again.set_weights(network.get_weights())
+    expected = torch_policy.get_weights()
+    for found in (new.get_weights(), again.get_weights()):
+        assert all((array == expected[name]).all() for name, array in found.items())
+    if make is NumpyPolicy:
+        obs = rows(ACTIONS["continuous"])[0]
+        theirs = torch_policy.outputs(obs).detach().numpy()
+        np.testing.assert_allclose(new.outputs(obs), theirs, atol=1e-5)
+        assert (again.outputs(obs) == new.outputs(obs)).all()
+
+
+@pytest.mark.parametrize("make", [Network, NumpyPolicy])
+def test_a_vector_of_another_network_is_refused_every_time(make: Any) -> None:
+    own, other = (
+        both(action_space=ACTIONS["discrete"], hidden=(8,))[0],
+        both(action_space=ACTIONS["discrete"], hidden=(9,))[0],
+    )
+    policy = make(own.spec, 5)
+    for weights in (other.get_weights(), own.get_weights(), other.get_weights()):
+        if weights.layout is own.layout:
+            policy.set_weights(weights)
+        else:
+            with pytest.raises(RunError, match=r"expected \[8, 5\], found \[9, 5\]"):
+                policy.set_weights(weights)
+
+
+def test_snapshots_stay_as_they_are() -> None:
+    network = both(action_space=ACTIONS["discrete"])[0]
+    weights, gradient = network.get_weights(), network.get_gradient()
+    before = weights.vector.copy(), gradient.vector.copy()
+    network.parameters += 1
+    network.gradient += 1
+    assert (weights.vector == before[0]).all()
+    assert (gradient.vector == before[1]).all()
 
 
 def test_scaled_observations() -> None:
