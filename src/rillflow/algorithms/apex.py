@@ -60,7 +60,7 @@ class Config(QConfig):
 
 
 TUNED = {
-    "CartPole-v1": CART_POLE | {"train_batch_size": 128},
+    "CartPole-v1": CART_POLE | {"train_batch_size": 128, "target_network_update_freq": 1920},
     "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False},
 }
 """settings for environments that the defaults do not suit"""

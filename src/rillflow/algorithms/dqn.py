@@ -46,7 +46,13 @@ class Config(QConfig):
 
 TUNED = {
     "CartPole-v1": CART_POLE
-    | {"prioritized_replay": False, "training_intensity": 16.0, "epsilon_timesteps": 4000},
+    | {
+        "prioritized_replay": False,
+        "training_intensity": 16.0,
+        "learning_starts": 500,
+        "epsilon_timesteps": 2500,
+        "final_epsilon": 0.02,
+    },
     "MountainCar-v0": MOUNTAIN_CAR
     | {"double_q": False, "dueling": False, "prioritized_replay": False},
     "atari": {

@@ -196,7 +196,7 @@ def numpy_loss(
 CART_POLE: dict[str, Any] = {
     "hidden": (128, 128),
     "activation": "tanh",
-    "lr": 1.5e-3,
+    "lr": 2.3e-3,
     "dueling": False,
     "n_step": 3,
     "target_network_update_freq": 2560,
