@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import subprocess
 import sys
 from typing import Any
@@ -77,6 +78,52 @@ def test_the_two_learn_the_same(algorithm: Any) -> None:
         assert_close(rows[0], rows[1], atol=1e-3)
     assert_close(fast.get_weights(), slow.get_weights(), atol=1e-3)
     assert fast.version == slow.version == 4
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_learning_rate_falls(which: int) -> None:
+    """With it what a step changes; at 0 nothing changes any more, also in a run that goes on."""
+    learner = pair(dqn, lr=1e-2, final_lr=0.0, lr_updates=3)[which]
+    states = [learner.get_state()]
+    for seed in range(4):
+        learner.train(batch(dqn, seed))
+        states.append(learner.get_state())
+    moved = [
+        max(np.abs(after["weights"][n] - before["weights"][n]).max() for n in before["weights"])
+        for before, after in itertools.pairwise(states)
+    ]
+    assert moved[0] == pytest.approx(1e-2, rel=1e-2)  # of Adam's first step
+    assert moved[0] > moved[1] > moved[2] > 0
+    assert moved[3] == 0
+    resumed = pair(dqn, lr=1e-2, final_lr=0.0, lr_updates=3)[which]
+    resumed.set_state(states[2])
+    for seed in (2, 3):
+        resumed.train(batch(dqn, seed))
+    for name, array in states[4]["weights"].items():
+        assert np.array_equal(array, resumed.get_weights()[name]), name
+
+
+def test_a_falling_learning_rate_is_the_same_for_both() -> None:
+    fast, slow = pair(ppo, lr=3e-3, final_lr=1e-4, lr_updates=5)
+    for seed in range(3):
+        for one in (fast, slow):
+            one.train(batch(ppo, seed), 2, 64)
+    assert_close(fast.get_weights(), slow.get_weights(), atol=1e-4)
+
+
+def test_settings_of_the_learning_rate() -> None:
+    config = dqn.Config(lr=1.0, final_lr=0.2, lr_updates=4)
+    assert [config.learning_rate(n) for n in (0, 1, 2, 4, 9)] == pytest.approx(
+        [1, 0.8, 0.6, 0.2, 0.2]
+    )
+    assert dqn.Config(lr=1.0).learning_rate(100) == 1.0
+    for wrong, told in (
+        ({"final_lr": -1.0}, "final_lr must be 0 or above, or None, got -1.0"),
+        ({"final_lr": float("nan")}, "final_lr must be 0 or above, or None, got nan"),
+        ({"lr_updates": 0}, "lr_updates must be at least 1, got 0"),
+    ):
+        with pytest.raises(rf.BuildError, match=told):
+            dqn.Config.make(**wrong)
 
 
 @pytest.mark.parametrize("algorithm", [ppo, impala])

@@ -47,6 +47,8 @@ class Config(QConfig):
 TUNED = {
     "CartPole-v1": CART_POLE
     | {
+        "final_lr": 2.3e-4,
+        "lr_updates": 8000,
         "prioritized_replay": False,
         "training_intensity": 16.0,
         "learning_starts": 500,

@@ -40,6 +40,10 @@ class AlgorithmConfig:
     """discount factor"""
     lr: float = 3e-4
     """learning rate of Adam"""
+    final_lr: float | None = None
+    """what the learning rate falls to, in a line; None: it stays as it is"""
+    lr_updates: int = 10_000
+    """optimiser steps over which it falls"""
     grad_clip: float | None = 0.5
     """largest norm of a gradient; None: as it is"""
     hidden: tuple[int, ...] = (64, 64)
@@ -91,6 +95,12 @@ class AlgorithmConfig:
         return dataclasses.replace(self, **own) if own else self
 
     # what follows from the settings: values that workers and learners ask for
+
+    def learning_rate(self, updates: int) -> float:
+        """For the optimiser step that follows so many others."""
+        if self.final_lr is None:
+            return self.lr
+        return self.lr + min(1.0, updates / self.lr_updates) * (self.final_lr - self.lr)
 
     def policy_spec(self, observation_space: Any, action_space: Any) -> PolicySpec:
         """The policy for an environment with these spaces."""
@@ -148,6 +158,7 @@ class AlgorithmConfig:
                 ("rollout_fragment_length", 1),
                 ("num_learner_threads", 1),
                 ("num_gpus", 0),
+                ("lr_updates", 1),
                 # of algorithms that have them
                 ("train_batch_size", 1),
                 ("sgd_minibatch_size", 1),
@@ -159,6 +170,8 @@ class AlgorithmConfig:
             wrong.append(f"gamma must be between 0 and 1, got {self.gamma!r}")
         if not self.lr > 0:  # so written, not a number is refused too
             wrong.append(f"lr must be above 0, got {self.lr!r}")
+        if self.final_lr is not None and not self.final_lr >= 0:
+            wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
         if self.grad_clip is not None and not self.grad_clip > 0:
             wrong.append(f"grad_clip must be above 0, or None, got {self.grad_clip!r}")
         if wrong:

@@ -126,10 +126,18 @@ class Learner(LearnerBase):
         return _joined([loss.stats for loss in losses], share)
 
     def _step(self) -> None:
+        if self.config.final_lr is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.config.learning_rate(self._updates())
         if self.config.grad_clip is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.grad_clip)
         self.optimizer.step()
         self._spread()
+
+    def _updates(self) -> int:
+        """Optimiser steps so far; the optimiser counts them, and they are saved with it."""
+        slots = next(iter(self.optimizer.state.values()), None)
+        return 0 if slots is None else int(slots["step"])
 
     def _spread(self) -> None:
         """Make the copies on further devices equal to the policy."""

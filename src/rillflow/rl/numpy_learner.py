@@ -109,6 +109,8 @@ class NumpyLearner(LearnerBase):
         return self._loss(self.network, rows, self.config)
 
     def _step(self) -> None:
+        if self.config.final_lr is not None:
+            self.optimizer.lr = self.config.learning_rate(self.optimizer.steps)
         if self.config.grad_clip is not None:
             clip_norm(self.network.gradient, self.config.grad_clip)
         self.optimizer.step(self.network.gradient)
