@@ -103,7 +103,7 @@ class Local(Engine):
         if actor in self._inside.actors:
             self._inside.post(actor, request_job(request, pipeline, seq, payload, provenance))
         elif process := self._processes.get(actor):
-            plain = [tuple(source) for source in provenance] if provenance else ()
+            plain = [tuple(source) for source in provenance]
             self._send(process, ("request", request, pipeline, seq, plain), _sendable(payload))
 
     def tell(
@@ -233,18 +233,21 @@ class Local(Engine):
             process.urgent = False
             collected, process.collected = process.collected, []
             waiting = bool(process.outbox)
-            if waiting or len(collected) > AT_ONCE:
-                process.outbox.extend(packets(collected))
-                if not waiting:
-                    self._flush(process)
+            if not waiting and len(collected) <= AT_ONCE:
+                self._send_packet(process, Packet(collected))
                 continue
-            packet = Packet(collected)
-            try:  # the usual case: nothing waits, and the socket has room
-                packet.send(process.socket)
-            except OSError:  # there is no room, or nobody there: as for a packet that waits
-                process.outbox.append(packet)
+            process.outbox.extend(packets(collected))
+            if not waiting:
                 self._flush(process)
         self._dirty = kept
+
+    def _send_packet(self, process: Process, packet: Packet) -> None:
+        """The usual case: nothing waits, and the socket has room."""
+        try:
+            packet.send(process.socket)
+        except OSError:  # there is no room, or nobody there: as for a packet that waits
+            process.outbox.append(packet)
+            self._flush(process)
 
     def _flush(self, process: Process) -> None:
         """Send what the socket takes; the rest when it has room again."""

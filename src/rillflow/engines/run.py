@@ -144,29 +144,29 @@ class Run(Generic[T]):
 
     def _wait(self, status: Any, since: float) -> None:
         """Nothing can be pulled, as a look has shown since then: let something happen."""
-        fleet, engine, times = self._scheduler.fleet, self.engine, self._times
-        if not (fleet.by_request or fleet.timers.pending):  # nothing happens by itself any more
+        fleet = self._scheduler.fleet
+        if not fleet.expects_events:
             self._raise_errors()
             raise self._scheduler.deadlock(status)
+        engine = self.engine
         if fleet.outbox.behind:
             before = engine.now()
             fleet.before_waiting()
             took = engine.now() - before
-            times.messages += took
+            self._times.messages += took
             since += took
-        worked = engine.inline_seconds if fleet.has_inline else 0.0
-        timers = fleet.timers
-        events = engine.wait(timers.until_next() if timers.pending else None)
+        worked = engine.inline_seconds
+        events = engine.wait(fleet.timers.until_next())
+        # actors that live in the driver work while it waits: that is no waiting
+        worked = engine.inline_seconds - worked
         came = engine.now()
-        if fleet.has_inline:  # such actors work while the driver waits: that is no waiting
-            worked = engine.inline_seconds - worked
-            since += worked
         if events or not worked:
-            times.waited_for(fleet.operator_of(events[0]) if events else "", came - since)
+            path = fleet.operator_of(events[0]) if events else ""
+            self._times.waited_for(path, came - since - worked)
         else:
-            times.messages += came - since
+            self._times.messages += came - since - worked
         self._handle(events)
-        times.messages += engine.now() - max(came, times.begin)
+        self._times.messages += engine.now() - max(came, self._times.begin)
 
     def _take_events(self, timeout: float | None) -> None:
         engine = self.engine

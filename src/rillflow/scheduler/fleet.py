@@ -43,10 +43,8 @@ class Fleet:
         self.outbox = Outbox(engine)
         self.seconds = 0.0
         """spent on making requests, with the messages that leave before them"""
-        self.has_inline = False
-        """whether actors live in the driver"""
         self.inline = 0
-        """requests on their way to them"""
+        """requests on their way to actors that live in the driver"""
         self.paused = False
         """no shard makes a new request while the run is being saved or restored"""
         self.log: Callable[..., None] | None = None
@@ -66,7 +64,6 @@ class Fleet:
         policy = handle.group.policy or self.default_policy
         actor = Actor(name, handle, policy, code, inline=handle.group.placement == "driver")
         self.actors[name] = self.by_uid[handle.uid] = actor
-        self.has_inline |= actor.inline
         self._start(actor)
         return actor
 
@@ -395,3 +392,8 @@ class Fleet:
     def _announce_gone(self, actor: Actor) -> None:
         for target in list(actor.targets):
             target.actor_gone()
+
+    @property
+    def expects_events(self) -> bool:
+        """Whether anything can still happen by itself."""
+        return bool(self.by_request or self.timers)

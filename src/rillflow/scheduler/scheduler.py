@@ -176,7 +176,7 @@ class Scheduler:
 
     def settle(self) -> None:
         """After events: due timers, and items on their way to a second group of actors."""
-        if self.fleet.timers.pending:
+        if self.fleet.timers:
             self.fleet.timers.run_due()
         if self.routes:
             self._pump_routes()

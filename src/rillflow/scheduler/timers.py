@@ -12,19 +12,21 @@ class Timers:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self.pending: list[tuple[float, int, Callable[[], None]]] = []
-        """a heap; empty: nothing is ever due"""
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
 
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Do something at a time."""
-        heapq.heappush(self.pending, (when, next(self._order), action))
+        heapq.heappush(self._heap, (when, next(self._order), action))
 
     def run_due(self) -> None:
         """Do what is due."""
-        while self.pending and self.pending[0][0] <= self._now():
-            heapq.heappop(self.pending)[2]()
+        while self._heap and self._heap[0][0] <= self._now():
+            heapq.heappop(self._heap)[2]()
 
     def until_next(self) -> float | None:
         """Seconds until something is due; None: nothing ever."""
-        return max(0.0, self.pending[0][0] - self._now()) if self.pending else None
+        return max(0.0, self._heap[0][0] - self._now()) if self._heap else None

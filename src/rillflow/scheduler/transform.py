@@ -177,7 +177,7 @@ class TransformStep:
 
     def _apply(self, envelope: Envelope) -> Envelope:
         """The usual case, one in and one out: the envelope goes on with its new value."""
-        transform, stats = self.transform, self.stats
+        transform = self.transform
         cpu = time.thread_time() if self.counts_cpu else 0.0
         wall = time.perf_counter()
         try:
@@ -191,14 +191,9 @@ class TransformStep:
             envelope.finish(f"error in {self.name}")
             self._raise(error)
         finally:
-            if self.counts_cpu:
-                self._spent(wall, cpu, len(envelope.tickets))
-            else:
-                stats.busy += time.perf_counter() - wall
-                stats.calls += 1
-        value = envelope.value
-        envelope.lazy = isinstance(value, Ref) if transform.reads else self._is_lazy(value)
-        stats.items += 1
+            self._spent(wall, cpu, len(envelope.tickets))
+        envelope.lazy = self._is_lazy(envelope.value)
+        self.stats.items += 1
         return envelope
 
     def _emit(self, envelope: Envelope) -> Envelope:
