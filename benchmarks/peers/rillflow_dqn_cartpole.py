@@ -22,6 +22,7 @@ SAME = {
     "training_intensity": 32.0,  # an update of 64 rows every second step
     "target_network_update_freq": 640,
     "lr": 2.3e-3,
+    "final_lr": None,
     "n_step": 1,
     "double_q": False,
     "dueling": False,

@@ -117,6 +117,9 @@ def test_settings_of_the_learning_rate() -> None:
         [1, 0.8, 0.6, 0.2, 0.2]
     )
     assert dqn.Config(lr=1.0).learning_rate(100) == 1.0
+    slow = dqn.Config.make(env="CartPole-v1", lr=1e-5)
+    assert slow.final_lr is not None
+    assert slow.learning_rate(0) == slow.learning_rate(10**6) == 1e-5  # it never rises
     for wrong, told in (
         ({"final_lr": -1.0}, "final_lr must be 0 or above, or None, got -1.0"),
         ({"final_lr": float("nan")}, "final_lr must be 0 or above, or None, got nan"),

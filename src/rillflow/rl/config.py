@@ -41,7 +41,7 @@ class AlgorithmConfig:
     lr: float = 3e-4
     """learning rate of Adam"""
     final_lr: float | None = None
-    """what the learning rate falls to, in a line; None: it stays as it is"""
+    """what the learning rate falls to, in a line; None, or above `lr`: it stays as it is"""
     lr_updates: int = 10_000
     """optimiser steps over which it falls"""
     grad_clip: float | None = 0.5
@@ -98,8 +98,8 @@ class AlgorithmConfig:
 
     def learning_rate(self, updates: int) -> float:
         """For the optimiser step that follows so many others."""
-        if self.final_lr is None:
-            return self.lr
+        if self.final_lr is None or self.final_lr > self.lr:
+            return self.lr  # an environment's settings may have a last rate for a higher first one
         return self.lr + min(1.0, updates / self.lr_updates) * (self.final_lr - self.lr)
 
     def policy_spec(self, observation_space: Any, action_space: Any) -> PolicySpec:
