@@ -49,9 +49,9 @@ def act(obs: Any) -> Any:
 with flow.run(options.engine, seed=options.seed) as run:
     run.on_metrics(progress.record)
     for _ in run:
-        version = run.shared[workers.learner_key].version
-        if not tracker.marks or version >= (tracker.marks[-1][2] or 0) + EVERY:
-            tracker.mark(progress.steps, version)
+        updates = run.shared[workers.learner_key].version * workers.config.batches_per_draw
+        if not tracker.marks or updates >= (tracker.marks[-1][2] or 0) + EVERY:
+            tracker.mark(progress.steps, updates)
         if options.evaluate and progress.steps >= tracker.next_evaluation:
             policy.set_weights(run.shared[workers.weights_key].weights)
             tracker.evaluate(act, progress.steps)

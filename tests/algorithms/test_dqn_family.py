@@ -155,6 +155,42 @@ def test_results_carry_errors_and_keys_and_priorities_go_back():
         assert set(result.stats) == {"loss", "mean_q"}
 
 
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("algorithm", ["simple_q", "dqn", "apex"])
+def test_several_batches_of_one_draw_are_as_many_updates(algorithm, framework):
+    """Every row of a draw is learned from once; the rows for each step sampled stay the same."""
+    flow, workers = flow_of(
+        algorithm, framework=framework, batches_per_draw=3, training_intensity=3.0
+    )
+    assert workers.config.train_turns == 2.0  # of 48 rows, for 32 steps sampled
+    with flow.run("sim") as run:
+        results = [next(run) for _ in range(4)]
+        assert run.ledger().balanced
+        state = run.get_state()
+    assert [result.steps for result in results] == [48] * 4
+    assert all(len(result.rows["keys"]) == 48 for result in results)
+    # the learner of Ape-X is an actor, and may be ahead of its results
+    learned = _states_with(state, "optimizer")
+    assert len(learned) == 1
+    updates = int(next(iter(learned[0]["optimizer"].values()))["step"])
+    assert updates == 3 * int(learned[0]["version"])
+    assert updates == 12 or (algorithm == "apex" and updates > 12)
+
+
+def _states_with(state, key):
+    """All mappings inside a state that have this key."""
+    if not isinstance(state, Mapping):
+        parts = state if isinstance(state, list | tuple) else ()
+        return [found for part in parts for found in _states_with(part, key)]
+    own = [state] if key in state else []
+    return own + [found for part in state.values() for found in _states_with(part, key)]
+
+
+def test_fewer_than_one_batch_a_draw_is_refused():
+    with pytest.raises(rf.BuildError, match="batches_per_draw must be at least 1, got 0"):
+        get_algorithm("dqn").Config.make(batches_per_draw=0)
+
+
 @pytest.mark.parametrize("algorithm", ["simple_q", "dqn", "apex"])
 def test_two_of_them_run_in_one_flow(algorithm):
     """Each with workers, replay and a learner of its own."""

@@ -45,11 +45,11 @@ class Config(QConfig):
     max_weight_sync_delay: int = 400
     """steps of a worker after which it is sent new weights"""
     learner_queue_size: int = 16
-    """training batches that may wait for the learner"""
+    """draws from replay that may wait for the learner"""
     learner_placement: Literal["driver", "thread", "process"] = "process"
     """where the learner lives: in the driver, on a thread of it, or in a process of its own"""
     weights_every: int = 16
-    """updates between two snapshots of the weights, of which workers are sent the newest"""
+    """draws learned between two snapshots of the weights, of which workers get the newest"""
 
     def _wrong(self) -> list[str]:
         return super()._wrong() + self._below_one("weights_every", "learner_queue_size")
@@ -60,8 +60,10 @@ class Config(QConfig):
 
 
 TUNED = {
-    "CartPole-v1": CART_POLE | {"train_batch_size": 128, "target_network_update_freq": 1920},
-    "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False},
+    "CartPole-v1": CART_POLE
+    | {"train_batch_size": 128, "learner_queue_size": 4, "weights_every": 4},
+    "MountainCar-v0": MOUNTAIN_CAR
+    | {"dueling": False, "learner_queue_size": 4, "weights_every": 4},
 }
 """settings for environments that the defaults do not suit"""
 
@@ -70,13 +72,14 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     """Rollouts into replay actors, a learner of its own, priorities back to replay."""
     workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg)
-    learner = LearnerThread(workers, cfg)
+    learner = LearnerThread(workers, cfg, minibatch=cfg.train_batch_size)
     store_op = (
         as_ready(rollouts, num_async=2)
         .for_each(StoreToReplayBuffer(replay))
         .for_each(UpdateWorkerWeights(workers, cfg.max_weight_sync_delay))
     )
-    replay_op = Replay(replay, num_async=4).for_each(Enqueue(learner.inqueue))
+    ahead = max(1, 4 // cfg.batches_per_draw)
+    replay_op = Replay(replay, num_async=ahead).for_each(Enqueue(learner.inqueue))
     update_op = (
         Dequeue(learner.outqueue).for_each(UpdateReplayPriorities()).for_each(TrainOneStep(workers))
     )

@@ -48,5 +48,6 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg, placement="driver")
     store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(replay))
-    replay_op = ParallelReplay(replay).gather_sync().flatten().for_each(TrainOneStep(workers))
+    train = TrainOneStep(workers, sgd_minibatch_size=cfg.train_batch_size)
+    replay_op = ParallelReplay(replay).gather_sync().flatten().for_each(train)
     return Concurrently([store_op, replay_op], output_indexes=[1], weights=[1, cfg.train_turns])

@@ -86,6 +86,9 @@ class QConfig(QNetworkConfig):
 
     train_batch_size: int = 64
     """rows per optimiser step"""
+    batches_per_draw: int = 1
+    """training batches drawn from replay at once, and learned from one after another: less to draw
+    and to send, but weights and priorities are renewed once for all of them"""
     learning_starts: int = 1000
     """rows in replay before learning begins, all shards together"""
     buffer_size: int = 50_000
@@ -105,9 +108,14 @@ class QConfig(QNetworkConfig):
 
     @property
     def train_turns(self) -> float:
-        """Training batches for each round of rollouts, so that `training_intensity` holds."""
+        """Draws from replay for each round of rollouts, so that `training_intensity` holds."""
         sampled = self.fragment_steps * max(1, self.num_workers)
-        return self.training_intensity * sampled / self.train_batch_size
+        return self.training_intensity * sampled / self.rows_per_draw
+
+    @property
+    def rows_per_draw(self) -> int:
+        """Rows that replay gives at once."""
+        return self.train_batch_size * self.batches_per_draw
 
     @property
     def replay_options(self) -> dict[str, Any]:
@@ -116,7 +124,7 @@ class QConfig(QNetworkConfig):
         return {
             "capacity": -(-self.buffer_size // shards),
             "learning_starts": -(-self.learning_starts // shards),
-            "train_batch_size": self.train_batch_size,
+            "train_batch_size": self.rows_per_draw,
             "prioritized": self.prioritized_replay,
             "alpha": self.prioritized_replay_alpha,
             "beta": self.prioritized_replay_beta,
@@ -127,7 +135,7 @@ class QConfig(QNetworkConfig):
 
     def _wrong(self) -> list[str]:
         wrong = super()._wrong()
-        wrong += self._below_one("learning_starts", "num_replay_buffer_shards")
+        wrong += self._below_one("learning_starts", "num_replay_buffer_shards", "batches_per_draw")
         if self.buffer_size < self.learning_starts:
             wrong.append(
                 f"buffer_size must be at least learning_starts ({self.learning_starts}), "
@@ -200,6 +208,7 @@ CART_POLE: dict[str, Any] = {
     "dueling": False,
     "n_step": 3,
     "target_network_update_freq": 2560,
+    "batches_per_draw": 4,
 }
 """settings for CartPole-v1"""
 
@@ -210,6 +219,7 @@ MOUNTAIN_CAR: dict[str, Any] = {
     "train_batch_size": 128,
     "training_intensity": 16.0,
     "target_network_update_freq": 10_000,
+    "batches_per_draw": 4,
 }
 """settings for MountainCar-v0, whose goal is not found by chance: values begin above all that there
 is to get, so that what has been tried soon looks worse than what has not"""
