@@ -111,6 +111,29 @@ def test_a_falling_learning_rate_is_the_same_for_both() -> None:
     assert_close(fast.get_weights(), slow.get_weights(), atol=1e-4)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_large_epsilon_keeps_steps_in_proportion_to_their_gradients(which: int) -> None:
+    """Adam's first step is `lr` for every weight, unless epsilon is large beside its gradient; what
+    a resumed learner does is the same.
+    """
+    moved = {}
+    for epsilon in (1e-8, 1e3):
+        learner = pair(a2c, lr=1e-2, adam_epsilon=epsilon, grad_clip=None)[which]
+        resumed = pair(a2c, lr=1e-2, adam_epsilon=epsilon, grad_clip=None)[which]
+        resumed.set_state(learner.get_state())
+        before = {name: np.array(array) for name, array in learner.get_weights().items()}
+        gradients = learner.compute_gradients(batch(a2c, 1))
+        learner.apply_gradients(gradients)
+        resumed.apply_gradients(gradients)
+        after = learner.get_weights()
+        moved[epsilon] = before["action_head.weight"] - after["action_head.weight"]
+        for name in before:
+            assert np.array_equal(after[name], resumed.get_weights()[name]), name
+    gradient = np.asarray(gradients.values["action_head.weight"])
+    np.testing.assert_allclose(np.abs(moved[1e-8]), 1e-2, rtol=1e-2)
+    np.testing.assert_allclose(moved[1e3], 1e-2 * gradient / 1e3, rtol=1e-2, atol=1e-8)
+
+
 def test_settings_of_the_learning_rate() -> None:
     config = dqn.Config(lr=1.0, final_lr=0.2, lr_updates=4)
     assert [config.learning_rate(n) for n in (0, 1, 2, 4, 9)] == pytest.approx(
@@ -124,6 +147,7 @@ def test_settings_of_the_learning_rate() -> None:
         ({"final_lr": -1.0}, "final_lr must be 0 or above, or None, got -1.0"),
         ({"final_lr": float("nan")}, "final_lr must be 0 or above, or None, got nan"),
         ({"lr_updates": 0}, "lr_updates must be at least 1, got 0"),
+        ({"adam_epsilon": 0.0}, "adam_epsilon must be above 0, got 0.0"),
     ):
         with pytest.raises(rf.BuildError, match=told):
             dqn.Config.make(**wrong)

@@ -23,7 +23,7 @@ class Adam:
         lr: float,
         *,
         betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-5,
+        eps: float,
     ) -> None:
         self.parameters, self.lr, self.betas, self.eps = parameters, lr, betas, eps
         self.steps = 0

@@ -44,6 +44,9 @@ class AlgorithmConfig:
     """what the learning rate falls to, in a line; None, or above `lr`: it stays as it is"""
     lr_updates: int = 10_000
     """optimiser steps over which it falls"""
+    adam_epsilon: float = 1e-5
+    """added to the size that Adam divides gradients by; a larger one keeps steps small that follow
+    on a time of tiny gradients, as when a solved task is failed for once"""
     grad_clip: float | None = 0.5
     """largest norm of a gradient; None: as it is"""
     hidden: tuple[int, ...] = (64, 64)
@@ -170,6 +173,8 @@ class AlgorithmConfig:
             wrong.append(f"gamma must be between 0 and 1, got {self.gamma!r}")
         if not self.lr > 0:  # so written, not a number is refused too
             wrong.append(f"lr must be above 0, got {self.lr!r}")
+        if not self.adam_epsilon > 0:
+            wrong.append(f"adam_epsilon must be above 0, got {self.adam_epsilon!r}")
         if self.final_lr is not None and not self.final_lr >= 0:
             wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
         if self.grad_clip is not None and not self.grad_clip > 0:

@@ -49,7 +49,7 @@ class Learner(LearnerBase):
         self.device = self.policy.device
         self.parameters = dict(self.policy.model.named_parameters())
         self.optimizer = torch.optim.Adam(
-            self.parameters.values(), lr=config.lr, eps=1e-5, fused=True
+            self.parameters.values(), lr=config.lr, eps=config.adam_epsilon, fused=True
         )
         self.rng = np.random.default_rng(seed)
         if self.target_freq is not None:

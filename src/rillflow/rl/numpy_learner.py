@@ -44,7 +44,7 @@ class NumpyLearner(LearnerBase):
         super().__init__(config)
         self._postprocess, self._loss = postprocess, loss
         self.network = Network(spec, seed)
-        self.optimizer = Adam(self.network.parameters, config.lr)
+        self.optimizer = self._new_optimizer()
         self.rng = np.random.default_rng(seed)
         if self.target_freq is not None:
             self.target = Network(spec, seed)
@@ -142,7 +142,7 @@ class NumpyLearner(LearnerBase):
         self.set_weights(state["weights"])
         if self.target is not None:
             self.target.set_weights(state["target"])
-        self.optimizer = Adam(self.network.parameters, self.config.lr)
+        self.optimizer = self._new_optimizer()
         slots = state["optimizer"]
         if slots:
             self.optimizer.steps = int(next(iter(slots.values()))["step"])
@@ -151,6 +151,9 @@ class NumpyLearner(LearnerBase):
         self.rng.bit_generator.state = state["rng"]
         self.version = int(state["version"])
         self.since_target = int(state["since_target"])
+
+    def _new_optimizer(self) -> Adam:
+        return Adam(self.network.parameters, self.config.lr, eps=self.config.adam_epsilon)
 
     def _averages(self) -> dict[str, Any]:
         """What the optimiser remembers, under torch's names."""

@@ -13,7 +13,7 @@ def test_it_steps_as_torch_does() -> None:
     rng = np.random.default_rng(0)
     ours = rng.standard_normal(SIZE, dtype=np.float32)
     theirs = torch.nn.Parameter(torch.from_numpy(ours.copy()))
-    adam, reference = Adam(ours, 1e-3), torch.optim.Adam([theirs], 1e-3, eps=1e-5)
+    adam, reference = Adam(ours, 1e-3, eps=1e-5), torch.optim.Adam([theirs], 1e-3, eps=1e-5)
     for step in range(400):
         gradient = rng.standard_normal(SIZE, dtype=np.float32)
         if step > 50:
@@ -27,7 +27,7 @@ def test_it_steps_as_torch_does() -> None:
 def test_averages_of_what_has_died_become_nothing() -> None:
     """Numbers below the smallest normal one would make every step ten times slower."""
     parameters = np.zeros(SIZE, np.float32)
-    adam = Adam(parameters, 1e-3)
+    adam = Adam(parameters, 1e-3, eps=1e-5)
     adam.step(np.full(SIZE, 1e-3, np.float32))
     before = parameters.copy()
     for _ in range(1500):
