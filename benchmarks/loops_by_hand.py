@@ -122,12 +122,10 @@ class PPO(Loop):
 class LearnerThread(threading.Thread):
     """Learns from what is put in; results come out with whatever was put in beside the batch."""
 
-    def __init__(self, learner: Any, channel: Channel, config: Any) -> None:
+    def __init__(self, learner: Any, channel: Channel, weights_every: int) -> None:
         super().__init__(daemon=True)
         self.learner = learner
-        self.weights_every = getattr(config, "weights_every", 1)
-        self.minibatch = config.train_batch_size if hasattr(config, "batches_per_draw") else None
-        """rows per optimiser step, of the several batches that replay gives at once"""
+        self.weights_every = weights_every
         self.channel = channel
         self.batches: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.results: deque[tuple[Learned | Exception, Any]] = deque()
@@ -141,7 +139,6 @@ class LearnerThread(threading.Thread):
                 batch, beside = job
                 learned = self.learner.learn(
                     batch.get() if isinstance(batch, Ref) else batch,
-                    minibatch=self.minibatch,
                     with_weights=self.learner.version % self.weights_every == 0,
                 )
                 self.results.append((learned, beside))
@@ -167,7 +164,7 @@ class WithThread(Loop):
 
     def __init__(self, channel: Channel, config: Any, seed: int) -> None:
         super().__init__(channel, config, seed)
-        self.thread = LearnerThread(self.learner, channel, config)
+        self.thread = LearnerThread(self.learner, channel, getattr(config, "weights_every", 1))
         self.fragments: deque[Any] = deque()
         self.newest: Learned | None = None
         self.sent = dict.fromkeys(self.workers, 0)

@@ -22,6 +22,7 @@ SMALL = {
     "rollout_fragment_length": 8,
     "learning_starts": 64,
     "train_batch_size": 16,
+    "batches_per_draw": 1,
     "training_intensity": 1.0,
     "target_network_update_freq": 32,
     "epsilon_timesteps": 200,

@@ -26,6 +26,7 @@ SMALL = {
     "hidden": (16, 16),
     "learning_starts": 64,
     "train_batch_size": 16,
+    "batches_per_draw": 1,
     "target_network_update_freq": 64,
 }
 SLOW_ON_RAY = ("poster_apex", "plan")

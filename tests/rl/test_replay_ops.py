@@ -261,7 +261,12 @@ def q_workers(**settings):
     from rillflow.rl.workers import Workers
 
     small = {"hidden": (8,), "num_envs_per_worker": 2, "num_workers": 1}
-    sizes = {"learning_starts": 16, "train_batch_size": 16, "target_network_update_freq": 48}
+    sizes = {
+        "learning_starts": 16,
+        "train_batch_size": 16,
+        "batches_per_draw": 1,
+        "target_network_update_freq": 48,
+    }
     return Workers(dqn.Config.make(**{**small, **sizes, **settings}))
 
 

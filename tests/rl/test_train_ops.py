@@ -117,7 +117,9 @@ def test_stored_batches_give_rows_without_figures_and_stay_unread() -> None:
 
 def test_weights_of_updates_that_no_request_follows_are_not_sent() -> None:
     """Four updates for each round of DQN's rollouts: workers are sent the last weights of each."""
-    workers = make(dqn, num_workers=2, learning_starts=32, training_intensity=3.2)
+    workers = make(
+        dqn, num_workers=2, learning_starts=32, training_intensity=3.2, batches_per_draw=1
+    )
     with dqn.plan(ParallelRollouts(workers), workers).run("sim", trace=True) as run:
         for _ in range(40):
             next(run)

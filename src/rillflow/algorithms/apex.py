@@ -41,14 +41,15 @@ class Config(QConfig):
     dueling: bool = True
     prioritized_replay: bool = True
     n_step: int = 5
+    batches_per_draw: int = 4
     num_replay_buffer_shards: int = 2
     max_weight_sync_delay: int = 400
     """steps of a worker after which it is sent new weights"""
-    learner_queue_size: int = 16
+    learner_queue_size: int = 4
     """draws from replay that may wait for the learner"""
     learner_placement: Literal["driver", "thread", "process"] = "process"
     """where the learner lives: in the driver, on a thread of it, or in a process of its own"""
-    weights_every: int = 16
+    weights_every: int = 4
     """draws learned between two snapshots of the weights, of which workers get the newest"""
 
     def _wrong(self) -> list[str]:
@@ -60,10 +61,9 @@ class Config(QConfig):
 
 
 TUNED = {
-    "CartPole-v1": CART_POLE
-    | {"train_batch_size": 128, "learner_queue_size": 4, "weights_every": 4},
-    "MountainCar-v0": MOUNTAIN_CAR
-    | {"dueling": False, "learner_queue_size": 4, "weights_every": 4},
+    "CartPole-v1": CART_POLE | {"train_batch_size": 128},
+    "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False},
+    "atari": {"batches_per_draw": 1, "learner_queue_size": 16, "weights_every": 16},
 }
 """settings for environments that the defaults do not suit"""
 
@@ -72,7 +72,7 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     """Rollouts into replay actors, a learner of its own, priorities back to replay."""
     workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg)
-    learner = LearnerThread(workers, cfg, minibatch=cfg.train_batch_size)
+    learner = LearnerThread(workers, cfg)
     store_op = (
         as_ready(rollouts, num_async=2)
         .for_each(StoreToReplayBuffer(replay))

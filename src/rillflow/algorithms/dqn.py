@@ -42,6 +42,7 @@ class Config(QConfig):
     dueling: bool = True
     prioritized_replay: bool = True
     n_step: int = 5
+    batches_per_draw: int = 4
 
 
 TUNED = {
@@ -59,6 +60,7 @@ TUNED = {
     | {"double_q": False, "dueling": False, "prioritized_replay": False},
     "atari": {
         "lr": 1e-4,
+        "batches_per_draw": 1,
         "n_step": 3,
         "target_network_update_freq": 64_000,
         "learning_starts": 10_000,
@@ -75,8 +77,7 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg, placement="driver")
     store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(replay))
-    train = TrainOneStep(workers, sgd_minibatch_size=cfg.train_batch_size)
-    replay_op = ParallelReplay(replay).gather_sync().flatten().for_each(train)
+    replay_op = ParallelReplay(replay).gather_sync().flatten().for_each(TrainOneStep(workers))
     if cfg.prioritized_replay:
         replay_op = replay_op.for_each(UpdateReplayPriorities())
     return Concurrently([store_op, replay_op], output_indexes=[1], weights=[1, cfg.train_turns])

@@ -37,6 +37,7 @@ class Config(QConfig):
 
     n_step: int = 5
     target_network_update_freq: int = 4000
+    batches_per_draw: int = 4
 
 
 TUNED = {"MountainCar-v0": MOUNTAIN_CAR}
@@ -48,6 +49,5 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     workers, cfg = bind(Config, rollouts, workers, cfg)
     replay = create_replay_actors(cfg, placement="driver")
     store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(replay))
-    train = TrainOneStep(workers, sgd_minibatch_size=cfg.train_batch_size)
-    replay_op = ParallelReplay(replay).gather_sync().flatten().for_each(train)
+    replay_op = ParallelReplay(replay).gather_sync().flatten().for_each(TrainOneStep(workers))
     return Concurrently([store_op, replay_op], output_indexes=[1], weights=[1, cfg.train_turns])

@@ -140,6 +140,11 @@ class AlgorithmConfig:
         return {}
 
     @property
+    def minibatch(self) -> int | None:
+        """Rows per optimiser step, of batches that hold several; None: a batch is one step."""
+        return None
+
+    @property
     def target_freq(self) -> int | None:
         """Rows trained between two updates of the target network; None: there is none."""
         return None

@@ -47,7 +47,11 @@ class LearnerBase(ABC):
         *,
         with_weights: bool = True,
     ) -> Learned:
-        """As `train`, with the weights that it led to, if somebody wants them."""
+        """As `train`, with the weights that it led to, if somebody wants them.
+
+        Without `minibatch` a batch is one optimiser step, or as many as the settings say.
+        """
+        minibatch = self.config.minibatch if minibatch is None else minibatch
         result = self.train(batch, epochs, minibatch)
         rows = result.rows if isinstance(result, RowStats) else {}
         weights = self.get_weights() if with_weights else None

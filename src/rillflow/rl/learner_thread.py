@@ -16,9 +16,8 @@ from rillflow.types import ActorInfo, FailurePolicy, Placement
 class Learn:
     """Learns from each batch that comes; one of `weights_every` results carries the weights."""
 
-    def __init__(self, workers: Workers, weights_every: int, minibatch: int | None) -> None:
+    def __init__(self, workers: Workers, weights_every: int) -> None:
         self.workers = workers
-        self.minibatch = minibatch
         self.weights_every = weights_every
         self.seed = 0
         self.learner: AnyLearner | None = None
@@ -35,7 +34,7 @@ class Learn:
         """One optimiser step."""
         learner = self._learner()
         due = learner.version % self.weights_every == 0
-        return learner.learn(unpaired(batch), minibatch=self.minibatch, with_weights=due)
+        return learner.learn(unpaired(batch), with_weights=due)
 
     def _learner(self) -> AnyLearner:
         if self.learner is None:
@@ -89,8 +88,7 @@ class LearnerThread(Background):
     the driver; with "driver" it learns when the driver has nothing else to do. The settings `cfg`
     of an algorithm may say both (`learner_queue_size`, `learner_placement`; None: what
     `fitting_placement` says), and that only one of `weights_every` results carries the new weights:
-    a snapshot costs time, and workers need few of them. `minibatch` cuts what comes into shuffled
-    batches of so many rows, an optimiser step each. It updates its target network, if the
+    a snapshot costs time, and workers need few of them. It updates its target network, if the
     algorithm has one, by itself. If it fails or is lost the run ends, whatever becomes of workers:
     what it has learned is in the last checkpoint.
     """
@@ -102,12 +100,11 @@ class LearnerThread(Background):
         *,
         queue_size: int = 16,
         placement: Placement = "thread",
-        minibatch: int | None = None,
     ) -> None:
         queue_size = getattr(cfg, "learner_queue_size", queue_size)
         placement = getattr(cfg, "learner_placement", placement) or fitting_placement(workers)
         super().__init__(
-            Learn(workers, getattr(cfg, "weights_every", 1), minibatch),
+            Learn(workers, getattr(cfg, "weights_every", 1)),
             name="learner",
             inqueue=Queue(capacity=queue_size, name="learner.in"),
             # two at least: it has its next batch already while the driver takes its last result

@@ -118,6 +118,11 @@ class QConfig(QNetworkConfig):
         return self.train_batch_size * self.batches_per_draw
 
     @property
+    def minibatch(self) -> int | None:
+        """Rows per optimiser step, where replay gives several batches at once."""
+        return self.train_batch_size if self.batches_per_draw > 1 else None
+
+    @property
     def replay_options(self) -> dict[str, Any]:
         """What one replay actor is made with: its share of the rows."""
         shards = self.num_replay_buffer_shards
@@ -208,7 +213,6 @@ CART_POLE: dict[str, Any] = {
     "dueling": False,
     "n_step": 3,
     "target_network_update_freq": 2560,
-    "batches_per_draw": 4,
 }
 """settings for CartPole-v1"""
 
@@ -219,7 +223,6 @@ MOUNTAIN_CAR: dict[str, Any] = {
     "train_batch_size": 128,
     "training_intensity": 16.0,
     "target_network_update_freq": 10_000,
-    "batches_per_draw": 4,
 }
 """settings for MountainCar-v0, whose goal is not found by chance: values begin above all that there
 is to get, so that what has been tried soon looks worse than what has not"""

@@ -91,7 +91,9 @@ def Replay(actors: Actors, *, num_async: int = 4) -> Flow[SampleBatch]:  # noqa:
     >>> store_op = ParallelRollouts(workers, mode="async").for_each(StoreToReplayBuffer(actors))
     >>> flow = Concurrently([store_op, Replay(actors)], output_indexes=[1])
     >>> [batch.steps for batch in flow.take(3, engine="sim")]
-    [32, 32, 32]
+    [128, 128, 128]
+
+    Each is `batches_per_draw` training batches, here four, which a learner tells apart again.
     """
     return ParallelReplay(actors).gather_async(num_async=num_async)
 
