@@ -78,7 +78,7 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
         .for_each(StoreToReplayBuffer(replay))
         .for_each(UpdateWorkerWeights(workers, cfg.max_weight_sync_delay))
     )
-    ahead = max(1, 4 // cfg.batches_per_draw)
+    ahead = max(1, 4 // cfg.batches_per_draw)  # four batches of each shard
     replay_op = Replay(replay, num_async=ahead).for_each(Enqueue(learner.inqueue))
     update_op = (
         Dequeue(learner.outqueue).for_each(UpdateReplayPriorities()).for_each(TrainOneStep(workers))

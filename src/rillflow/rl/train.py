@@ -36,11 +36,10 @@ class TrainOneStep(Operator[Any, TrainStats]):
     ['entropy', 'policy_loss', 'value_loss']
 
     `num_sgd_iter` passes over the batch, in shuffled minibatches of `sgd_minibatch_size` rows, or
-    the whole batch at once (or as many steps as the batches that replay has drawn at once). What a
-    learner on its own thread has trained already is not trained
-    again: it is counted, and its weights are published. If the flow has an `UpdateWorkerWeights`,
-    the new weights are kept ready for it instead of being sent. The ledger counts the item as
-    trained.
+    the whole batch at once; if replay has drawn several training batches at once, a step for each.
+    What a learner on its own thread has trained already is not trained again: it is counted, and
+    its weights are published. If the flow has an `UpdateWorkerWeights`, the new weights are kept
+    ready for it instead of being sent. The ledger counts the item as trained.
     """
 
     def __init__(
