@@ -14,7 +14,7 @@ from typing import Any
 import cloudpickle
 from a3c_work import Worker, gradient
 
-from rillflow.engines.base import ActorSpec, Completed
+from rillflow.engines.contract import ActorSpec, Completed
 from rillflow.engines.local import Local
 from rillflow.graph.handles import Actors
 from rillflow.types import ActorInfo

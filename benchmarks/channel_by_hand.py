@@ -13,9 +13,9 @@ from typing import Any
 
 import cloudpickle
 
+from rillflow.engines.local_wire import Message, Packet, Receiver, make_ref, make_room, packets
+from rillflow.engines.local_worker import let_the_driver_go_first
 from rillflow.engines.serial import pack
-from rillflow.engines.wire import Message, Packet, Receiver, make_ref, make_room, packets
-from rillflow.engines.worker import let_the_driver_go_first
 from rillflow.types import Ref
 
 _SPAWN = multiprocessing.get_context("spawn")

@@ -62,7 +62,7 @@ def pictures() -> dict[str, str]:
 
 def _two_policies() -> str:
     from rillflow.algorithms import dqn, ppo
-    from rillflow.graph.merge import Union
+    from rillflow.flows.merge import Union
     from rillflow.rl.multi_agent import MultiAgentConfig, Select
     from rillflow.rl.rollouts import ParallelRollouts
     from rillflow.rl.workers import create_rollout_workers

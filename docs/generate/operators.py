@@ -19,11 +19,11 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
             "rillflow.rl.rollouts:ParallelRollouts",
             "rillflow.rl.replay:ParallelReplay",
             "rillflow.rl.replay:Replay",
-            "rillflow.graph.queues:Dequeue",
-            "rillflow.ops.sources:from_actors",
-            "rillflow.ops.sources:from_items",
-            "rillflow.ops.sources:from_range",
-            "rillflow.ops.sources:from_iterators",
+            "rillflow.flows.queues:Dequeue",
+            "rillflow.flows.sources:from_actors",
+            "rillflow.flows.sources:from_items",
+            "rillflow.flows.sources:from_range",
+            "rillflow.flows.sources:from_iterators",
         ],
     ),
     "Actors": (
@@ -41,16 +41,16 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         "One item in, any number out. Before a gather they run inside the actors, a copy for each "
         "shard; behind it, in the driver.",
         [
-            "rillflow.graph.flow:Flow.for_each",
-            "rillflow.graph.parallel:ParallelFlow.par_for_each",
-            "rillflow.graph.flow:Flow.filter",
-            "rillflow.graph.flow:Flow.batch",
-            "rillflow.graph.flow:Flow.flatten",
-            "rillflow.graph.flow:Flow.combine",
-            "rillflow.graph.flow:Flow.shuffle",
-            "rillflow.graph.flow:Flow.limit",
-            "rillflow.graph.flow:Flow.zip_with_source_actor",
-            "rillflow.graph.parallel:ParallelFlow.repartition",
+            "rillflow.flows.flow:Flow.for_each",
+            "rillflow.flows.parallel:ParallelFlow.par_for_each",
+            "rillflow.flows.flow:Flow.filter",
+            "rillflow.flows.flow:Flow.batch",
+            "rillflow.flows.flow:Flow.flatten",
+            "rillflow.flows.flow:Flow.combine",
+            "rillflow.flows.flow:Flow.shuffle",
+            "rillflow.flows.flow:Flow.limit",
+            "rillflow.flows.flow:Flow.zip_with_source_actor",
+            "rillflow.flows.parallel:ParallelFlow.repartition",
             "rillflow.rl.rollouts:ConcatBatches",
             "rillflow.rl.rollouts:StandardizeFields",
             "rillflow.rl.multi_agent:Select",
@@ -61,18 +61,18 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         "From a parallel flow to one sequence in the driver. This is where synchronous and "
         "asynchronous algorithms part.",
         [
-            "rillflow.graph.parallel:ParallelFlow.gather_sync",
-            "rillflow.graph.parallel:ParallelFlow.gather_async",
-            "rillflow.graph.parallel:ParallelFlow.batch_across_shards",
+            "rillflow.flows.parallel:ParallelFlow.gather_sync",
+            "rillflow.flows.parallel:ParallelFlow.gather_async",
+            "rillflow.flows.parallel:ParallelFlow.batch_across_shards",
         ],
     ),
     "Concurrency": (
         "Several branches in one program.",
         [
-            "rillflow.graph.flow:Flow.split",
-            "rillflow.graph.merge:Union",
-            "rillflow.graph.merge:Concurrently",
-            "rillflow.graph.queues:Enqueue",
+            "rillflow.flows.flow:Flow.split",
+            "rillflow.flows.merge:Union",
+            "rillflow.flows.merge:Concurrently",
+            "rillflow.flows.queues:Enqueue",
         ],
     ),
     "Learning": (
@@ -94,11 +94,11 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         "The end of a flow.",
         [
             "rillflow.rl.metrics:ReportMetrics",
-            "rillflow.graph.flow:Flow.run",
-            "rillflow.graph.flow:Flow.take",
-            "rillflow.graph.flow:Flow.check",
-            "rillflow.graph.flow:Flow.explain",
-            "rillflow.graph.flow:Flow.to_svg",
+            "rillflow.flows.flow:Flow.run",
+            "rillflow.flows.flow:Flow.take",
+            "rillflow.flows.flow:Flow.check",
+            "rillflow.flows.flow:Flow.explain",
+            "rillflow.flows.flow:Flow.to_svg",
         ],
     ),
 }
@@ -188,7 +188,7 @@ def _both(path: str) -> str:
     """Whether the other kind of flow has it too."""
     name = path.rpartition(".")[2]
     other = "ParallelFlow" if "flow:Flow" in path else "Flow"
-    module = "rillflow.graph.parallel" if other == "ParallelFlow" else "rillflow.graph.flow"
+    module = "rillflow.flows.parallel" if other == "ParallelFlow" else "rillflow.flows.flow"
     theirs = getattr(found(f"{module}:{other}"), name, None)
     refused = theirs is not None and (inspect.getdoc(theirs) or "").startswith("Refused")
     return f" and of `{other}`" if theirs is not None and not refused else ""

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rillflow.engines.base import Engine as Engine
-from rillflow.engines.run import Run as Run
+from rillflow.engines.contract import Engine as Engine
 from rillflow.errors import ActorStartError as ActorStartError
 from rillflow.errors import BuildError as BuildError
 from rillflow.errors import CheckError as CheckError
@@ -16,22 +15,23 @@ from rillflow.errors import RillflowError as RillflowError
 from rillflow.errors import RunError as RunError
 from rillflow.errors import TypeMismatch as TypeMismatch
 from rillflow.errors import WorkerLost as WorkerLost
-from rillflow.graph.flow import Flow as Flow
+from rillflow.flows.flow import Flow as Flow
+from rillflow.flows.merge import Concurrently as Concurrently
+from rillflow.flows.merge import Union as Union
+from rillflow.flows.parallel import ParallelFlow as ParallelFlow
+from rillflow.flows.queues import Dequeue as Dequeue
+from rillflow.flows.queues import Enqueue as Enqueue
+from rillflow.flows.sources import from_actors as from_actors
+from rillflow.flows.sources import from_items as from_items
+from rillflow.flows.sources import from_iterators as from_iterators
+from rillflow.flows.sources import from_range as from_range
+from rillflow.graph.context import Context as Context
+from rillflow.graph.context import Operator as Operator
 from rillflow.graph.handles import ActorHandle as ActorHandle
 from rillflow.graph.handles import Actors as Actors
 from rillflow.graph.handles import Background as Background
 from rillflow.graph.handles import Queue as Queue
-from rillflow.graph.merge import Concurrently as Concurrently
-from rillflow.graph.merge import Union as Union
-from rillflow.graph.parallel import ParallelFlow as ParallelFlow
-from rillflow.graph.queues import Dequeue as Dequeue
-from rillflow.graph.queues import Enqueue as Enqueue
-from rillflow.ops.context import Context as Context
-from rillflow.ops.context import Operator as Operator
-from rillflow.ops.sources import from_actors as from_actors
-from rillflow.ops.sources import from_items as from_items
-from rillflow.ops.sources import from_iterators as from_iterators
-from rillflow.ops.sources import from_range as from_range
+from rillflow.scheduler.run import Run as Run
 from rillflow.types import ActorInfo as ActorInfo
 from rillflow.types import FailurePolicy as FailurePolicy
 from rillflow.types import Ref as Ref

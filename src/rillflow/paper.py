@@ -14,11 +14,11 @@ from typing import Any
 
 from rillflow.actors.replay_actor import ReplayActor as ReplayActor
 from rillflow.algorithms import a2c, a3c, apex, async_dqn, dqn, impala, maml, pg, ppo, simple_q
+from rillflow.flows.merge import Concurrently as Concurrently
+from rillflow.flows.merge import Union as Union
+from rillflow.flows.queues import Dequeue as Dequeue
+from rillflow.flows.queues import Enqueue as Enqueue
 from rillflow.graph.handles import Actors
-from rillflow.graph.merge import Concurrently as Concurrently
-from rillflow.graph.merge import Union as Union
-from rillflow.graph.queues import Dequeue as Dequeue
-from rillflow.graph.queues import Enqueue as Enqueue
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.learner_thread import LearnerThread as LearnerThread
 from rillflow.rl.meta import InnerAdapt as InnerAdapt

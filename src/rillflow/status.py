@@ -29,7 +29,7 @@ from rillflow.scheduler.ledger import Balance
 from rillflow.scheduler.stats import SATURATED, OperatorStats, RunStats
 
 if TYPE_CHECKING:
-    from rillflow.engines.run import Run
+    from rillflow.scheduler.run import Run
     from rillflow.scheduler.scheduler import Scheduler
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rillflow.engines.base import Engine
+from rillflow.engines.contract import Engine
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.runs.algorithm import find_algorithm
 from rillflow.runs.directory import RunDirectory

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from rillflow.engines.base import Engine
+from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
 from rillflow.runs.agents import assigned
 from rillflow.runs.algorithm import find_algorithm, own_functions

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rillflow.algorithms import dqn, get_algorithm, ppo
-from rillflow.graph.merge import Union
+from rillflow.flows.merge import Union
 from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select
 from rillflow.rl.rollouts import ParallelRollouts

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import rillflow as rf
+from rillflow.flows.merge import Concurrently
+from rillflow.flows.queues import Dequeue, Enqueue
 from rillflow.graph.handles import Background
-from rillflow.graph.merge import Concurrently
-from rillflow.graph.queues import Dequeue, Enqueue
 from tests.engines.processes import PATIENCE
 
 

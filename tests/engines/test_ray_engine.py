@@ -16,7 +16,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.engines import ray as ray_module
-from rillflow.engines.base import ActorSpec, Completed, Event, Failed, Lost
+from rillflow.engines.contract import ActorSpec, Completed, Event, Failed, Lost
 from rillflow.engines.ray import RayEngine, RayRef
 from rillflow.errors import ActorStartError, EngineError, OperatorError, WorkerLost
 from tests.engines.processes import PATIENCE, gone

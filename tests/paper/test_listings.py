@@ -12,7 +12,7 @@ from rillflow import algorithms, paper
 from rillflow.actors.replay_actor import ReplayActor
 from rillflow.algorithms import a3c, apex, dqn, ppo
 from rillflow.batch import BOOTSTRAP, SampleBatch
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.multi_agent import MultiAgentConfig
 from rillflow.training import Trained

@@ -10,7 +10,7 @@ import pytest
 
 from rillflow import paper
 from rillflow.algorithms import maml
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
 
 LISTING = Path(__file__).with_name("listing_maml.txt").read_text()
 QUICK = {"num_workers": 2, "num_envs_per_worker": 2, "maml_optimizer_steps": 1}

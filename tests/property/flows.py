@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 import rillflow as rf
-from rillflow.engines.faults import Fail, Fault, InjectedFailure, Kill
 from rillflow.engines.sim import Sim
+from rillflow.engines.sim_faults import Fail, Fault, InjectedFailure, Kill
 
 
 class Tagger:

@@ -10,12 +10,12 @@ import pytest
 
 from rillflow.actors.rollout_worker import RolloutWorker
 from rillflow.algorithms import dqn, get_algorithm, ppo
-from rillflow.engines.faults import Kill
-from rillflow.engines.run import Run
 from rillflow.engines.sim import Sim
+from rillflow.engines.sim_faults import Kill
 from rillflow.rl.results import RowStats, TrainStats
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
+from rillflow.scheduler.run import Run
 from rillflow.types import ActorInfo
 
 SMALL = {"num_envs_per_worker": 2, "rollout_fragment_length": 8, "hidden": (16,)}

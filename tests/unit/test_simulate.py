@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import rillflow as rf
-from rillflow.engines.latency import Cpu
 from rillflow.engines.local import Local
-from rillflow.engines.run import Run
 from rillflow.engines.sim import Sim
+from rillflow.engines.sim_latency import Cpu
 from rillflow.errors import BuildError, RunError
+from rillflow.flows.merge import Concurrently
+from rillflow.flows.queues import Dequeue, Enqueue
 from rillflow.graph.handles import Background
-from rillflow.graph.merge import Concurrently
 from rillflow.graph.program import Program
-from rillflow.graph.queues import Dequeue, Enqueue
+from rillflow.scheduler.run import Run
 from rillflow.simulation import Calibration, simulate
 from rillflow.simulation.learn import _transport, calibrate
 from rillflow.simulation.meters import Meter

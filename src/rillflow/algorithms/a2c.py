@@ -8,7 +8,7 @@ from typing import Any
 
 from rillflow import analytic
 from rillflow.batch import Array
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.postprocess import Rows, actor_critic_rows
 from rillflow.rl.results import Loss, TrainStats

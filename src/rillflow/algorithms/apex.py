@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rillflow.graph.flow import Flow
-from rillflow.graph.merge import Concurrently
-from rillflow.graph.queues import Dequeue, Enqueue
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Concurrently
+from rillflow.flows.queues import Dequeue, Enqueue
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.q_learning import (
     CART_POLE,

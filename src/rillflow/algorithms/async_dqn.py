@@ -11,8 +11,8 @@ from typing import Any
 
 from rillflow import analytic
 from rillflow.batch import Array, SampleBatch
-from rillflow.graph.flow import Flow
-from rillflow.graph.parallel import ParallelFlow
+from rillflow.flows.flow import Flow
+from rillflow.flows.parallel import ParallelFlow
 from rillflow.rl.postprocess import Rows
 from rillflow.rl.q_learning import QNetworkConfig, loss, numpy_loss
 from rillflow.rl.replay import UpdateTargetNetwork

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from rillflow.graph.flow import Flow
-from rillflow.graph.merge import Concurrently
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Concurrently
 from rillflow.rl.q_learning import (
     CART_POLE,
     MOUNTAIN_CAR,

@@ -10,9 +10,9 @@ import numpy as np
 
 from rillflow import analytic
 from rillflow.batch import Array
-from rillflow.graph.flow import Flow
-from rillflow.graph.merge import Concurrently
-from rillflow.graph.queues import Dequeue, Enqueue
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Concurrently
+from rillflow.flows.queues import Dequeue, Enqueue
 from rillflow.rl.config import AlgorithmConfig, refused
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.postprocess import Rows, evaluate_fragments

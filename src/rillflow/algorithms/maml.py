@@ -16,8 +16,8 @@ from typing import Any
 
 from rillflow.batch import Array
 from rillflow.errors import BuildError
-from rillflow.graph.flow import Flow
-from rillflow.graph.parallel import ParallelFlow
+from rillflow.flows.flow import Flow
+from rillflow.flows.parallel import ParallelFlow
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.meta import InnerAdapt, MetaUpdate
 from rillflow.rl.meta import tasks_of as tasks_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rillflow.graph.flow import Flow
-from rillflow.graph.merge import Concurrently
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Concurrently
 from rillflow.rl.q_learning import (
     MOUNTAIN_CAR,
     QConfig,

@@ -19,8 +19,8 @@ from rillflow.runs.listeners import Listener, Row
 from rillflow.status import snapshot
 
 if TYPE_CHECKING:
-    from rillflow.engines.run import Run
-    from rillflow.graph.flow import Flow
+    from rillflow.flows.flow import Flow
+    from rillflow.scheduler.run import Run
 
 _POINTS = 2000
 _PLOT_LINES, _OPERATORS = 9, 10

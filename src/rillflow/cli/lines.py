@@ -12,8 +12,8 @@ from rillflow.runs.files import to_json
 from rillflow.runs.listeners import Listener, Row
 
 if TYPE_CHECKING:
-    from rillflow.engines.run import Run
-    from rillflow.graph.flow import Flow
+    from rillflow.flows.flow import Flow
+    from rillflow.scheduler.run import Run
 
 
 class Lines(Listener):

@@ -11,9 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.errors import BuildError, EndOfStream, NotReady
-from rillflow.graph.annotations import wants_context
-from rillflow.scheduler.transforms import (
+from rillflow.engines.transforms import (
     Batch,
     Combine,
     Marks,
@@ -21,6 +19,8 @@ from rillflow.scheduler.transforms import (
     Transform,
     make_transform,
 )
+from rillflow.errors import BuildError, EndOfStream, NotReady
+from rillflow.graph.annotations import wants_context
 from rillflow.types import ActorInfo, Header, Provenance, Ref, Source
 
 

@@ -1,6 +1,6 @@
 """Processes and shared memory on one machine: the embedded default.
 
-Each actor is a process started as `python -m rillflow.engines.worker`, in a session of its own,
+Each actor is a process started as `python -m rillflow.engines.local_worker`, in a session of its own,
 with code shipped by value: scripts need no `__main__` guard, notebooks work. The driver sleeps in
 one `epoll` on sockets and process descriptors; nothing polls.
 """
@@ -19,12 +19,12 @@ import time
 from collections import deque
 from typing import Any
 
-from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
-from rillflow.engines.inside import Inside, call_job, install_job, request_job, tell_job
-from rillflow.engines.process import Process, kill_group, wait_for
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Failed, Lost
+from rillflow.engines.local_memory import ShmRef
+from rillflow.engines.local_process import Process, kill_group, wait_for
+from rillflow.engines.local_wire import AT_ONCE, Packet, make_ref, packets
+from rillflow.engines.same_process import Inside, call_job, install_job, request_job, tell_job
 from rillflow.engines.serial import PackedRef, ValueRef, lend, pack
-from rillflow.engines.shm import ShmRef
-from rillflow.engines.wire import AT_ONCE, Packet, make_ref, packets
 from rillflow.errors import EngineError
 from rillflow.types import Header, Provenance, Ref
 

@@ -33,9 +33,9 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
-from rillflow.engines.inside import Inside, call_job, install_job, request_job, tell_job
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Failed, Lost
 from rillflow.engines.ray_host import SMALL, RayActor, actor_class, decode, encode, is_small
+from rillflow.engines.same_process import Inside, call_job, install_job, request_job, tell_job
 from rillflow.engines.serial import lend, pack, unpack
 from rillflow.errors import EngineError, UserFailure, describe_exception
 from rillflow.types import Header, Provenance, Ref, read

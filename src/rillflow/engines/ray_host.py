@@ -17,7 +17,7 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.base import ActorSpec, Event, Lost
+from rillflow.engines.contract import ActorSpec, Event, Lost
 from rillflow.engines.host import ActorHost, OperatorFailed
 from rillflow.engines.serial import Packed, PackedRef, pack
 from rillflow.errors import UserFailure, describe_exception

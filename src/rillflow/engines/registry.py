@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from rillflow.engines.base import Engine
+from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
 
 NAMES = ("sim", "local", "ray")

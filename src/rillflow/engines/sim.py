@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
-from rillflow.engines.cores import Cores, Timeline
-from rillflow.engines.faults import Fail, Fault, Hang, InjectedFailure, Kill
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Failed, Lost
 from rillflow.engines.host import ActorHost, OperatorFailed
-from rillflow.engines.latency import Latency, LatencyModel
 from rillflow.engines.serial import PackedRef, ValueRef
+from rillflow.engines.sim_faults import Fail, Fault, Hang, InjectedFailure, Kill
+from rillflow.engines.sim_latency import Latency, LatencyModel
+from rillflow.engines.sim_time import Cores, Timeline
 from rillflow.errors import UserFailure, describe_exception
 from rillflow.types import Header, Provenance, Ref
 

@@ -70,8 +70,8 @@ class LearnerThread(Background):
     through `TrainOneStep`, which publishes the weights.
 
     >>> from rillflow.algorithms import a2c
-    >>> from rillflow.graph.merge import Concurrently
-    >>> from rillflow.graph.queues import Dequeue, Enqueue
+    >>> from rillflow.flows.merge import Concurrently
+    >>> from rillflow.flows.queues import Dequeue, Enqueue
     >>> from rillflow.rl.rollouts import ParallelRollouts
     >>> from rillflow.rl.train import TrainOneStep
     >>> from rillflow.rl.workers import create_rollout_workers

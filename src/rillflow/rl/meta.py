@@ -10,7 +10,7 @@ from rillflow.batch import SampleBatch
 from rillflow.envs.make import make_envs
 from rillflow.envs.tasks import sample_tasks
 from rillflow.errors import BuildError
-from rillflow.ops.context import Context, Operator
+from rillflow.graph.context import Context, Operator
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.results import TrainStats

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
+from rillflow.graph.context import Context, Operator
 from rillflow.graph.node import Node
-from rillflow.ops.context import Context, Operator
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.results import DEFAULT_POLICY, TrainStats
 from rillflow.rl.workers import AnyWorkers

@@ -17,12 +17,12 @@ from typing import Any, overload
 from rillflow.actors.multi_agent_worker import MultiAgentWorker
 from rillflow.batch import MultiAgentBatch, SampleBatch
 from rillflow.errors import BuildError, RunError, dual_error
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
+from rillflow.flows.parallel import ParallelFlow
+from rillflow.flows.stream import Stream
+from rillflow.graph.context import Operator
 from rillflow.graph.handles import Actors, Handle
 from rillflow.graph.node import Node
-from rillflow.graph.parallel import ParallelFlow
-from rillflow.graph.stream import Stream
-from rillflow.ops.context import Operator
 from rillflow.rl.config import AlgorithmConfig, refused
 from rillflow.rl.fields import type_problems
 from rillflow.rl.pairs import unpaired

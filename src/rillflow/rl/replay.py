@@ -9,11 +9,11 @@ import numpy as np
 from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
 from rillflow.batch import Array, SampleBatch
 from rillflow.errors import RunError
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
+from rillflow.flows.parallel import ParallelFlow
+from rillflow.flows.sources import from_actors
+from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
-from rillflow.graph.parallel import ParallelFlow
-from rillflow.ops.context import Context, Operator
-from rillflow.ops.sources import from_actors
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.q_learning import QConfig
 from rillflow.rl.results import RowStats
@@ -83,7 +83,7 @@ def Replay(actors: Actors, *, num_async: int = 4) -> Flow[SampleBatch]:  # noqa:
     """Training batches of all replay actors as they are ready, at most `num_async` ahead of each.
 
     >>> from rillflow.algorithms import apex
-    >>> from rillflow.graph.merge import Concurrently
+    >>> from rillflow.flows.merge import Concurrently
     >>> from rillflow.rl.rollouts import ParallelRollouts
     >>> from rillflow.rl.workers import create_rollout_workers
     >>> workers = create_rollout_workers(apex.Config(learning_starts=100, train_batch_size=32))
@@ -109,7 +109,7 @@ class UpdateReplayPriorities(Operator[Any, Any]):
     >>> from rillflow.rl.rollouts import ParallelRollouts
     >>> from rillflow.rl.train import TrainOneStep
     >>> from rillflow.rl.workers import create_rollout_workers
-    >>> from rillflow.graph.merge import Concurrently
+    >>> from rillflow.flows.merge import Concurrently
     >>> workers = create_rollout_workers(apex.Config(learning_starts=100, train_batch_size=32))
     >>> actors = create_replay_actors(workers.config)
     >>> store_op = ParallelRollouts(workers, mode="async").for_each(StoreToReplayBuffer(actors))

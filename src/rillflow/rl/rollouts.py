@@ -8,10 +8,10 @@ import numpy as np
 
 from rillflow.batch import SampleBatch
 from rillflow.errors import BuildError
-from rillflow.graph.flow import Flow
-from rillflow.graph.parallel import ParallelFlow
-from rillflow.ops.context import Operator
-from rillflow.ops.sources import from_actors
+from rillflow.flows.flow import Flow
+from rillflow.flows.parallel import ParallelFlow
+from rillflow.flows.sources import from_actors
+from rillflow.graph.context import Operator
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.workers import AnyWorkers
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rillflow.batch import SampleBatch
-from rillflow.ops.context import Context, Operator
+from rillflow.graph.context import Context, Operator
 from rillflow.rl.make_learner import AnyLearner, make_learner
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.results import Gradients, Learned, TrainStats

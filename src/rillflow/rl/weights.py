@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rillflow.batch import Array
+from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import ActorHandle, Actors
-from rillflow.ops.context import Context, Operator
 from rillflow.policies.make import first_weights
 from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers

@@ -15,7 +15,7 @@ from rillflow.seeding import derive_seed
 from rillflow.types import Placement
 
 if TYPE_CHECKING:
-    from rillflow.graph.stream import Stream
+    from rillflow.flows.stream import Stream
     from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers
 
 C = TypeVar("C", bound=AlgorithmConfig)

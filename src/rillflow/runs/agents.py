@@ -10,7 +10,7 @@ from rillflow.actors.rollout_worker import RolloutWorker
 from rillflow.envs.groups import agents_of
 from rillflow.envs.make import name_of
 from rillflow.errors import BuildError
-from rillflow.graph.merge import Union
+from rillflow.flows.merge import Union
 from rillflow.graph.program import Program
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rillflow.engines.base import Engine
+from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError, RunError
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.devices import learner_devices
@@ -23,7 +23,7 @@ from rillflow.trained import Trained, TrainedAgents
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
-    from rillflow.engines.run import Run
+    from rillflow.scheduler.run import Run
 
 Built = tuple[Workers | MultiAgentWorkers, Any]
 """the workers and the flow of a job"""

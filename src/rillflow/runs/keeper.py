@@ -19,8 +19,8 @@ from rillflow.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
-    from rillflow.engines.run import Run
     from rillflow.rl.metrics import Progress
+    from rillflow.scheduler.run import Run
 
 GIVE_UP_AFTER = 5
 """saves in a row that the disk did not take, before the run fails"""

@@ -22,8 +22,8 @@ from rillflow.runs.files import to_json, write_json
 from rillflow.status import snapshot
 
 if TYPE_CHECKING:
-    from rillflow.engines.run import Run
-    from rillflow.graph.flow import Flow
+    from rillflow.flows.flow import Flow
+    from rillflow.scheduler.run import Run
 
 Row = Mapping[str, float]
 

@@ -13,8 +13,8 @@ from rillflow.runs.listeners import Listener, Row
 from rillflow.runs.tensorboard_graph import graph_def
 
 if TYPE_CHECKING:
-    from rillflow.engines.run import Run
-    from rillflow.graph.flow import Flow
+    from rillflow.flows.flow import Flow
+    from rillflow.scheduler.run import Run
 
 _NO_FIGURES = ("steps",)
 """what is the axis is not a curve too"""

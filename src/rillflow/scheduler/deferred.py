@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillflow.engines.base import Engine
+from rillflow.engines.contract import Engine
 from rillflow.types import Ref
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rillflow.scheduler.actor import Actor, Answer
 
 if TYPE_CHECKING:
-    from rillflow.engines.run import Run
+    from rillflow.scheduler.run import Run
     from rillflow.scheduler.scheduler import Scheduler
 
 

@@ -10,7 +10,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable
 
-from rillflow.engines.base import ActorSpec, Completed, Engine, Failed, Lost
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Failed, Lost
 from rillflow.errors import ActorStartError, OperatorError, UserFailure, WorkerLost
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.scheduler.actor import Actor, Request, Target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rillflow.engines.base import Engine
+from rillflow.engines.contract import Engine
 from rillflow.scheduler.actor import Actor, Message
 from rillflow.scheduler.deferred import Deferred
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.base import Engine
+from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError, DeadlockError
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node

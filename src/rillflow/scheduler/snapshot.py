@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rillflow.engines.base import Engine
+from rillflow.engines.contract import Engine
 from rillflow.errors import RunError
 from rillflow.scheduler.actor import Actor
 from rillflow.scheduler.envelope import Envelope
@@ -25,7 +25,7 @@ from rillflow.seeding import derive_seed
 from rillflow.types import Ref, read
 
 if TYPE_CHECKING:
-    from rillflow.engines.run import Run
+    from rillflow.scheduler.run import Run
 
 FORMAT = 1
 

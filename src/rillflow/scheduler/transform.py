@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from rillflow.engines.transforms import Batch, ForEach, Marks, Outs, make_transform
 from rillflow.errors import BuildError, OperatorError, RillflowError, describe_exception
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
 from rillflow.scheduler.deferred import Deferred
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
 from rillflow.scheduler.ledger import Ticket
-from rillflow.scheduler.transforms import Batch, ForEach, Marks, Outs, make_transform
 from rillflow.seeding import derive_seed
 from rillflow.types import Provenance, Ref
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from rillflow.engines.base import Engine
-from rillflow.engines.run import Run
+from rillflow.engines.contract import Engine
 from rillflow.errors import RunError
 from rillflow.graph.node import Node
+from rillflow.scheduler.run import Run
 from rillflow.simulation.calibration import Answer, Calibration, Segment
 from rillflow.simulation.meters import Meter
 from rillflow.simulation.recorder import Enough, Recorder, Seen

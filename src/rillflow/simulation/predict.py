@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from rillflow.engines.latency import Seconds
 from rillflow.engines.local import Local
+from rillflow.engines.sim_latency import Seconds
 from rillflow.errors import BuildError
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
 from rillflow.graph.handles import Actors
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program

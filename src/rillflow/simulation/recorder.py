@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle
 
-from rillflow.engines.base import ActorSpec, Completed, Engine, Event
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event
 from rillflow.simulation.meters import Meter, Window
 from rillflow.types import Header, Provenance, Ref
 

@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from rillflow.engines.base import ActorSpec, Completed, Event
-from rillflow.engines.faults import Fault
-from rillflow.engines.latency import Latency
+from rillflow.engines.contract import ActorSpec, Completed, Event
 from rillflow.engines.sim import Asked, Sim, SimActor, with_times
+from rillflow.engines.sim_faults import Fault
+from rillflow.engines.sim_latency import Latency
 from rillflow.errors import RunError
 from rillflow.graph.handles import ActorHandle
 from rillflow.simulation.calibration import Answer, Calibration

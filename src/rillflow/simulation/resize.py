@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from rillflow.errors import BuildError
+from rillflow.flows.parallel import count_shards
 from rillflow.graph.handles import Actors
 from rillflow.graph.node import Node
-from rillflow.graph.parallel import count_shards
 from rillflow.graph.program import Program
 
 

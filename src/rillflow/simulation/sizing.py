@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from rillflow.engines.run import Run
 from rillflow.graph.node import Node
+from rillflow.scheduler.run import Run
 from rillflow.simulation.calibration import Calibration
 from rillflow.simulation.growth import fitted
 from rillflow.simulation.meters import schedstat

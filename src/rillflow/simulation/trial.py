@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rillflow.engines.run import Run
 from rillflow.graph.node import Node
 from rillflow.scheduler.gather import Gather
+from rillflow.scheduler.run import Run
 from rillflow.scheduler.stats import SATURATED, ResourceStats, verdict
 from rillflow.simulation.recorder import Enough
 from rillflow.simulation.rehearsal import MESSAGES, Bounded

@@ -39,11 +39,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rillflow.engines.faults import Fail as Fail
-from rillflow.engines.faults import Hang as Hang
-from rillflow.engines.faults import Kill as Kill
-from rillflow.graph.flow import Flow
-from rillflow.ops.sources import from_items
+from rillflow.engines.sim_faults import Fail as Fail
+from rillflow.engines.sim_faults import Hang as Hang
+from rillflow.engines.sim_faults import Kill as Kill
+from rillflow.flows.flow import Flow
+from rillflow.flows.sources import from_items
 from rillflow.testing.scripted import ScriptedEngine as ScriptedEngine
 
 if TYPE_CHECKING:

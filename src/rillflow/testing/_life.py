@@ -8,12 +8,12 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from rillflow.engines.base import Engine
-from rillflow.graph.flow import Flow
+from rillflow.engines.contract import Engine
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Union
+from rillflow.flows.sources import from_actors, from_items, from_range
+from rillflow.graph.context import Context
 from rillflow.graph.handles import Actors
-from rillflow.graph.merge import Union
-from rillflow.ops.context import Context
-from rillflow.ops.sources import from_actors, from_items, from_range
 from rillflow.testing.actors import (
     Answer,
     Arrays,

@@ -7,12 +7,12 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from rillflow.engines.base import Engine
-from rillflow.graph.flow import Flow
+from rillflow.engines.contract import Engine
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Union
+from rillflow.flows.sources import from_actors
+from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
-from rillflow.graph.merge import Union
-from rillflow.ops.context import Context, Operator
-from rillflow.ops.sources import from_actors
 from rillflow.testing.actors import Answer, Worker
 
 MakeEngine = Callable[[], Engine]

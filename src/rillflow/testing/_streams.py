@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from rillflow.engines.base import Engine
-from rillflow.engines.run import Run
-from rillflow.graph.flow import Flow
+from rillflow.engines.contract import Engine
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Concurrently, Union
+from rillflow.flows.queues import Dequeue, Enqueue
+from rillflow.flows.sources import from_actors, from_items
+from rillflow.graph.context import Context
 from rillflow.graph.handles import Actors, Background, Queue
-from rillflow.graph.merge import Concurrently, Union
-from rillflow.graph.queues import Dequeue, Enqueue
-from rillflow.ops.context import Context
-from rillflow.ops.sources import from_actors, from_items
+from rillflow.scheduler.run import Run
 from rillflow.testing.actors import Answer, Replay, Store, Worker
 
 MakeEngine = Callable[[], Engine]

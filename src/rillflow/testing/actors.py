@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rillflow.errors import EndOfStream, NotReady
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
+from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
-from rillflow.ops.context import Context, Operator
 from rillflow.types import ActorInfo, Ref
 
 

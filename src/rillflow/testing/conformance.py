@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rillflow.engines.base import Engine
+from rillflow.engines.contract import Engine
 from rillflow.testing import _failure, _life, _order, _streams
 
 Check = Callable[[Callable[[], Engine]], None]

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.engines.base import ActorSpec, Completed, Engine, Event, Failed, Lost
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Failed, Lost
 from rillflow.engines.serial import ValueRef
 from rillflow.errors import describe_exception
 from rillflow.types import Header, Provenance, Ref

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 
 from rillflow.errors import CheckError, DeadlockError
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Concurrently, Union
+from rillflow.flows.parallel import ParallelFlow
+from rillflow.flows.queues import Dequeue, Enqueue
+from rillflow.flows.sources import from_actors, from_items, from_iterators, from_range
 from rillflow.graph.check import CHECKS, check, problems
-from rillflow.graph.flow import Flow
 from rillflow.graph.handles import Actors, Background, Queue
-from rillflow.graph.merge import Concurrently, Union
-from rillflow.graph.parallel import ParallelFlow
 from rillflow.graph.program import Program
-from rillflow.graph.queues import Dequeue, Enqueue
 from rillflow.graph.shippable import is_shippable, why_unshippable
-from rillflow.ops.sources import from_actors, from_items, from_iterators, from_range
 
 LOCK = threading.Lock()
 T = TypeVar("T")

@@ -6,13 +6,13 @@ import json
 from textwrap import dedent
 from typing import Any
 
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Concurrently, Union
+from rillflow.flows.queues import Dequeue, Enqueue
+from rillflow.flows.sources import from_actors, from_range
 from rillflow.graph.handles import Actors, Background, Queue
-from rillflow.graph.merge import Concurrently, Union
-from rillflow.graph.queues import Dequeue, Enqueue
 from rillflow.graph.render import to_mermaid, to_text
 from rillflow.graph.schema import to_json
-from rillflow.ops.sources import from_actors, from_range
 
 
 class Worker:

@@ -11,14 +11,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
+from rillflow.flows.merge import Concurrently, Union
+from rillflow.flows.queues import Dequeue, Enqueue
+from rillflow.flows.sources import from_actors, from_range
 from rillflow.graph.grid import Edge, place
 from rillflow.graph.handles import Actors, Background, Queue
 from rillflow.graph.layout import Box, Layout, arrange
-from rillflow.graph.merge import Concurrently, Union
-from rillflow.graph.queues import Dequeue, Enqueue
 from rillflow.graph.svg import caption, picture, text_width, to_svg
-from rillflow.ops.sources import from_actors, from_range
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from rillflow.errors import BuildError
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
 from rillflow.graph.handles import Queue
 from rillflow.graph.node import Node
 

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rillflow.errors import BuildError
+from rillflow.flows.stream import EngineName, Stream, gives_of, require_positive
 from rillflow.graph import annotations as types
 from rillflow.graph.handles import ActorHandle, Background, Queue
 from rillflow.graph.node import Node, label_of
-from rillflow.graph.stream import EngineName, Stream, gives_of, require_positive
 from rillflow.types import FailurePolicy, Placement, Reaction
 
 if TYPE_CHECKING:
-    from rillflow.engines.base import Engine
-    from rillflow.engines.run import Run
-    from rillflow.ops.context import Context
+    from rillflow.engines.contract import Engine
+    from rillflow.graph.context import Context
+    from rillflow.scheduler.run import Run
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -61,7 +61,7 @@ class Flow(Stream[T]):
         `fn` may be a function or a stateful object; with a second parameter `ctx` it is given the
         context: provenance, messages to actors, counters.
         """
-        from rillflow.graph.queues import Enqueue
+        from rillflow.flows.queues import Enqueue
 
         if isinstance(fn, Enqueue):
             return Flow(fn.node(self.node, name))
@@ -151,7 +151,7 @@ class Flow(Stream[T]):
 
     def union(self, *others: Flow[Any], weights: Sequence[float] | None = None) -> Flow[Any]:
         """This flow and the others as one; see `Union`."""
-        from rillflow.graph.merge import Union
+        from rillflow.flows.merge import Union
 
         return Union(self, *others, weights=weights)
 
@@ -180,7 +180,7 @@ class Flow(Stream[T]):
         `on_failure` is the policy of every actor group that has none of its own. `trace=True`
         keeps a log of scheduling events in `run.trace`.
         """
-        from rillflow.engines.run import Run
+        from rillflow.scheduler.run import Run
 
         return Run(self.node, engine, seed=seed, on_failure=on_failure, trace=trace)
 
@@ -214,8 +214,8 @@ class Flow(Stream[T]):
     def _in_background(
         self, fn: Callable[..., Any], on: Placement, capacity: int, name: str | None
     ) -> Flow[Any]:
-        from rillflow.graph.merge import Concurrently
-        from rillflow.graph.queues import Dequeue, Enqueue
+        from rillflow.flows.merge import Concurrently
+        from rillflow.flows.queues import Dequeue, Enqueue
 
         require_positive("for_each", "capacity", capacity)
         label = name or label_of(fn)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from rillflow.errors import BuildError, EndOfStream
+from rillflow.flows.parallel import ParallelFlow
 from rillflow.graph.annotations import output_type
 from rillflow.graph.handles import Actors
 from rillflow.graph.node import Node, label_of
-from rillflow.graph.parallel import ParallelFlow
 from rillflow.types import FailurePolicy, Placement, Reaction
 
 T = TypeVar("T")

@@ -15,8 +15,8 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+from rillflow.engines.local_memory import ShmRef, write_block
 from rillflow.engines.serial import Packed, PackedRef
-from rillflow.engines.shm import ShmRef, write_block
 from rillflow.types import Ref
 
 Message = tuple[tuple[Any, ...], Ref | None]

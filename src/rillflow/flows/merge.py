@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from rillflow.errors import BuildError
-from rillflow.graph.flow import Flow
+from rillflow.flows.flow import Flow
+from rillflow.flows.parallel import ParallelFlow
 from rillflow.graph.node import Node
-from rillflow.graph.parallel import ParallelFlow
 
 
 def Union(  # noqa: N802 - an operator, under the paper's name

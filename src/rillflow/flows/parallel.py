@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rillflow.errors import BuildError
+from rillflow.flows.flow import Flow
+from rillflow.flows.stream import EngineName, Stream, gives_of, require_positive
 from rillflow.graph import annotations as types
-from rillflow.graph.flow import Flow
 from rillflow.graph.handles import ActorHandle, Actors, CallableActor
 from rillflow.graph.node import Node, label_of
-from rillflow.graph.stream import EngineName, Stream, gives_of, require_positive
 
 if TYPE_CHECKING:
-    from rillflow.engines.base import Engine
-    from rillflow.ops.context import Context
+    from rillflow.engines.contract import Engine
+    from rillflow.graph.context import Context
 
 T = TypeVar("T")
 U = TypeVar("U")

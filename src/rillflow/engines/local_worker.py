@@ -1,6 +1,6 @@
 """The main program of a worker process: one actor, one socket to the driver.
 
-Started as `python -m rillflow.engines.worker SOCKET LIFELINE`. It imports nothing heavy by itself:
+Started as `python -m rillflow.engines.local_worker SOCKET LIFELINE`. It imports nothing heavy by itself:
 what the actor needs comes with the actor.
 """
 
@@ -17,8 +17,8 @@ import sys
 from typing import Any, TextIO
 
 from rillflow.engines.host import ActorHost, OperatorFailed
+from rillflow.engines.local_wire import Packet, Receiver, make_ref
 from rillflow.engines.serial import pack
-from rillflow.engines.wire import Packet, Receiver, make_ref
 from rillflow.errors import describe_exception
 from rillflow.types import ActorInfo, Ref, Source
 

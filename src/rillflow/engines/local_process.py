@@ -12,8 +12,8 @@ import sys
 import time
 from collections import deque
 
-from rillflow.engines.base import ActorSpec
-from rillflow.engines.wire import Message, Packet, Receiver, make_room
+from rillflow.engines.contract import ActorSpec
+from rillflow.engines.local_wire import Message, Packet, Receiver, make_room
 from rillflow.errors import EngineError
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -33,7 +33,13 @@ class Process:
         environment["PYTHONPATH"] = os.pathsep.join(
             filter(None, [source, os.environ.get("PYTHONPATH")])
         )
-        command = [sys.executable, "-m", "rillflow.engines.worker", str(theirs.fileno()), str(read)]
+        command = [
+            sys.executable,
+            "-m",
+            "rillflow.engines.local_worker",
+            str(theirs.fileno()),
+            str(read),
+        ]
         try:
             self.process = subprocess.Popen(
                 command,

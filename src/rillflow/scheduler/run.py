@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from rillflow.engines.base import Completed, Engine, Event
+from rillflow.engines.contract import Completed, Engine, Event
 from rillflow.engines.registry import make_engine
 from rillflow.errors import BuildError, RunError, WorkerLost
 from rillflow.graph.check import check

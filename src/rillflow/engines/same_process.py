@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from rillflow.engines.base import ActorSpec, Completed, Event, Failed, Lost
+from rillflow.engines.contract import ActorSpec, Completed, Event, Failed, Lost
 from rillflow.engines.host import ActorHost, OperatorFailed
 from rillflow.engines.serial import ValueRef
 from rillflow.errors import describe_exception

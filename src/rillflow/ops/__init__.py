@@ -1,1 +1,0 @@
-"""Operators that know nothing of reinforcement learning."""
