@@ -13,9 +13,9 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.local_wire import Message, Packet, Receiver, make_ref, make_room, packets
+from rillflow.engines.local_wire import Message, Receiver, Sender, make_ref, make_room
 from rillflow.engines.local_worker import let_the_driver_go_first
-from rillflow.engines.serial import pack
+from rillflow.engines.packing import pack
 from rillflow.types import Ref
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -68,14 +68,14 @@ def serve(sock: socket.socket, code: bytes) -> None:
     let_the_driver_go_first()
     actor = cloudpickle.loads(code)()
     pop_metrics = getattr(actor, "pop_metrics", lambda: None)
-    receiver = Receiver(sock)
+    receiver, sender = Receiver(sock), Sender()
     with suppress(ConnectionError):  # the driver closes its end when it has enough
         while (messages := receiver.receive()) is not None:
             for (method, asked), payload in messages:
                 result = getattr(actor, method)(*(() if payload is None else (payload.get(),)))
                 if asked:
                     item = make_ref(pack(result, by_value=False))
-                    Packet([(("done", pop_metrics()), item)]).send(sock)
+                    sender.packet([(("done", pop_metrics()), item)]).send(sock)
     os._exit(0)
 
 
@@ -89,6 +89,7 @@ class LocalChannel(Channel):
     def __init__(self) -> None:
         self.sockets: list[socket.socket] = []
         self.receivers: list[Receiver] = []
+        self.senders: list[Sender] = []
         self.by_fd: dict[int, int] = {}
         self.processes: list[Any] = []
         self.collected: list[list[Message]] = []
@@ -113,6 +114,7 @@ class LocalChannel(Channel):
             self.epoll.register(ours.fileno(), select.EPOLLIN)
             self.sockets.append(ours)
             self.receivers.append(Receiver(ours))
+            self.senders.append(Sender())
             self.processes.append(process)
             self.collected.append([])
         return started
@@ -129,7 +131,7 @@ class LocalChannel(Channel):
 
     def _send(self, actor: int) -> None:
         messages, self.collected[actor] = self.collected[actor], []
-        for packet in packets(messages):
+        for packet in self.senders[actor].packets(messages):
             packet.send(self.sockets[actor])
 
     def answers(self, block: bool) -> list[Answer]:

@@ -56,6 +56,13 @@ class SampleBatch(Mapping[str, Array]):
     def __reduce__(self) -> Any:
         return SampleBatch, (self.columns,)
 
+    def __ship__(self) -> tuple[None, dict[str, Any]]:
+        return None, self.columns
+
+    @staticmethod
+    def __unship__(fixed: None, columns: dict[str, Any]) -> SampleBatch:
+        return SampleBatch(columns)
+
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {list(column.shape)}" for name, column in self.columns.items())
         return f"SampleBatch({shapes})"
@@ -134,6 +141,13 @@ class MultiAgentBatch(Mapping[str, SampleBatch]):
 
     def __reduce__(self) -> Any:
         return MultiAgentBatch, (self.batches,)
+
+    def __ship__(self) -> tuple[None, dict[str, Any]]:
+        return None, self.batches
+
+    @staticmethod
+    def __unship__(fixed: None, batches: dict[str, Any]) -> MultiAgentBatch:
+        return MultiAgentBatch(batches)
 
     def __repr__(self) -> str:
         return f"MultiAgentBatch({self.batches!r})"

@@ -20,6 +20,7 @@ import linecache
 import os
 import sysconfig
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -98,22 +99,42 @@ class UserFailure:
 
 
 def describe_exception(error: BaseException, operator: str = "") -> UserFailure:
-    """Turn a caught exception into data that can cross a process boundary."""
+    """Turn a caught exception into data that can cross a process boundary; never raises."""
+    return UserFailure(
+        type_name=type(error).__name__,
+        message=_message(error),
+        frame=_told(lambda: user_frame(error)),
+        traceback=_told(lambda: "".join(traceback.format_exception(error))),
+        pickled=_pickled(error),
+        operator=operator,
+    )
+
+
+def _message(error: BaseException) -> str:
+    """What an exception says of itself, or that it cannot."""
+    try:
+        return str(error)
+    except BaseException as refused:  # the exception's own code may raise anything
+        return f"(its message cannot be read: str() raised {type(refused).__name__})"
+
+
+def _told(describe: Callable[[], str]) -> str:
+    """A description, or none where the exception's own code gets in the way."""
+    try:
+        return describe()
+    except BaseException:  # as above
+        return ""
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    """The exception's class, arguments and attributes; None: only its text can travel."""
     import cloudpickle
 
     try:
-        pickled: bytes | None = cloudpickle.dumps((type(error), error.args, vars(error)))
-        _rebuild(pickled)
-    except Exception:  # any class may refuse to be pickled or rebuilt; the text is kept
-        pickled = None
-    return UserFailure(
-        type_name=type(error).__name__,
-        message=str(error),
-        frame=user_frame(error),
-        traceback="".join(traceback.format_exception(error)),
-        pickled=pickled,
-        operator=operator,
-    )
+        pickled: bytes = cloudpickle.dumps((type(error), error.args, vars(error)))
+    except BaseException:  # any class may refuse to be pickled; the text is kept
+        return None
+    return pickled if _rebuild(pickled) is not None else None
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -203,15 +224,21 @@ class ActorStartError(OperatorError):
 
 
 def _rebuild(data: bytes | None) -> BaseException | None:
-    """The exception, made without calling a constructor that may want other arguments."""
+    """The exception, made without calling a constructor that may want other arguments.
+
+    None where its class cannot be imported here, or will not be made this way.
+    """
     import cloudpickle
 
     if data is None:
         return None
-    kind, args, attributes = cloudpickle.loads(data)
-    error: BaseException = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(attributes)
+    try:
+        kind, args, attributes = cloudpickle.loads(data)
+        error: BaseException = kind.__new__(kind, *args)
+        error.args = args
+        error.__dict__.update(attributes)
+    except BaseException:  # user code runs here, and may raise anything
+        return None
     return error
 
 
@@ -231,6 +258,6 @@ def dual_error(base: type[E], text: str, original: BaseException | None) -> E:
                 error.__dict__.update(getattr(original, "__dict__", {}))
                 if str(error) == text:
                     return error
-            except TypeError:
+            except Exception:  # a class may refuse to be derived from, or to be made, in any way
                 return base(text)
     return base(text)

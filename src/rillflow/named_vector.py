@@ -90,6 +90,13 @@ class NamedVector(Mapping[str, Array]):
     def __reduce__(self) -> Any:
         return _restored, (self.vector, self.layout.code)
 
+    def __ship__(self) -> tuple[bytes, Array]:
+        return self.layout.code, self.vector
+
+    @staticmethod
+    def __unship__(code: bytes, vector: Array) -> NamedVector:
+        return _restored(vector, code)
+
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {list(shape)}" for name, _, shape in self.layout.parts)
         return f"NamedVector({shapes})"

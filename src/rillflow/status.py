@@ -66,7 +66,8 @@ def snapshot(run: Run[Any], *, state: str | None = None, error: object = None) -
 def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
     stats, scheduler = run.stats(), run._scheduler
     if state is None:
-        state = "finished" if run._ended else "stopped" if run._stopped else "running"
+        told = {"ended": "finished", "stopped": "stopped", "failed": "failed"}
+        state = told.get(run.state, "running")
     if error is not None:
         state = "failed"
     resources = _resources(stats, scheduler)
@@ -121,7 +122,7 @@ def _resources(stats: RunStats, scheduler: Scheduler) -> list[Json]:
     program = scheduler.program
     messages = dict.fromkeys(program.group_names, 0)
     for actor in list(scheduler.fleet.actors.values()):
-        messages[actor.handle.group.uid] += actor.messages
+        messages[actor.group] += actor.mail.told
     places = [("driver", "driver", 0)]
     background = {one.actors.uid for one in program.backgrounds}
     for group in program.groups:
@@ -163,7 +164,7 @@ def _workers(run: Run[Any], scheduler: Scheduler, *, over: bool) -> list[Json]:
     return [
         {
             "name": actor.name,
-            "group": names[actor.handle.group.uid],
+            "group": names[actor.group],
             "status": "ended" if over and actor.status != "gone" else actor.status,
             "busy": round(actor.busy, 4),
             "in_flight": len(actor.requests),

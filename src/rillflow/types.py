@@ -6,17 +6,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from rillflow.errors import UserFailure
+
 Placement = Literal["process", "thread", "driver"]
 """Where an actor lives: its own process (or Ray actor), a thread of the driver, or the driver."""
 
 
+class Versions(dict[str, int]):
+    """The newest version an actor had been sent on each channel; never changed, only replaced."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> Any:
+        return Versions, (dict(self),)
+
+    def at(self, channel: str, version: int) -> Versions:
+        """These versions, with a newer one on one channel."""
+        newer = Versions(self)
+        newer[channel] = version
+        return newer
+
+
+NO_VERSIONS = Versions()
+
+
 class Source(NamedTuple):
-    """Which request made an item: actor, its incarnation, a sequence number, weights version."""
+    """Which request made an item: actor, its incarnation, a sequence number, versions it had."""
 
     actor: str
     incarnation: int
     seq: int
-    version: int
+    versions: Versions = NO_VERSIONS
+    """by channel: the `key` of versioned messages, or their method"""
+
+    @property
+    def version(self) -> int:
+        """The version on the only channel there is; 0 if there is none."""
+        if len(self.versions) > 1:
+            raise KeyError(
+                f"{self.actor} is sent versions on several channels, {sorted(self.versions)}; "
+                "ask for one with source.versions[channel]"
+            )
+        return next(iter(self.versions.values()), 0)
 
 
 Provenance = tuple[Source, ...]
@@ -35,6 +69,8 @@ class ActorInfo:
     """the run's, the same for all actors"""
     engine: str = "sim"
     """name of the engine it lives on; a flow of its own can run on the same kind"""
+    asked: int = 0
+    """requests that earlier incarnations were given: a source that counts goes on from there"""
 
 
 class Ref:
@@ -95,18 +131,19 @@ class FailurePolicy:
 
 
 class Header(NamedTuple):
-    """The small part of a completion: all the scheduler needs, without the data itself."""
+    """The small part of an answer: all the scheduler needs, without the data itself."""
 
     items: tuple[tuple[int, ...], ...] = ()
     """for each item in the payload, the sequence numbers it was made from"""
     dropped: tuple[tuple[int, str], ...] = ()
-    """sequence numbers that an operator inside the actor rejected, and which one"""
+    """sequence numbers that ended inside the actor, and the operator that rejected them; the
+    operator is empty if they were lost with a failure"""
     kept: tuple[int, ...] = ()
     """sequence numbers in `items` or `dropped` of which a part stays inside the actor"""
     ended: bool = False
     not_ready: bool = False
-    version: int = 0
-    """version of the newest versioned message the actor had handled"""
+    handled: int = 0
+    """messages that this incarnation of the actor had handled"""
     wall: float = 0.0
     """seconds the request took inside the actor"""
     cpu: float = 0.0
@@ -115,3 +152,5 @@ class Header(NamedTuple):
     """seconds per operator of the shard: the source first, then its transforms"""
     metrics: Mapping[str, Any] | None = None
     """what the actor's `pop_metrics()` returned, if it has one"""
+    failure: UserFailure | None = None
+    """what user code raised; then there are no items"""

@@ -18,8 +18,9 @@ def test_added_worker_gets_the_weights_before_its_first_request(engine):
         engine.drain()
         assert run.add_workers() == ["worker-1"]
         assert sorted(engine.drain()) == sorted([
-            ("start", "worker-1", 0), ("install", "worker-1", "gather_async/1"),
-            told("worker-1", 1), *asked("worker-1", 0),
+            ("start", "worker-1", 0),
+            ("install", "worker-1", "gather_async/from_actors(Worker.next)"),
+            told("worker-1", 1), *asked("worker-1", 0), told("worker-0", 1),
         ])  # fmt: skip
         assert engine.actions.index(told("worker-1", 1)) < engine.actions.index(
             ("request", "worker-1", 0)

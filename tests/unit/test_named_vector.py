@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from rillflow.engines.serial import lend, pack, unpack
+from rillflow.engines.packing import copied, hand_over, pack, unpack
 from rillflow.named_vector import NamedVector, layout_of
 
 SHAPES = {"trunk.weight": (3, 2), "trunk.bias": (3,), "log_std": ()}
@@ -48,8 +48,8 @@ def test_equal_layouts_are_the_same_one() -> None:
 def test_it_travels_as_one_array(by_value: bool) -> None:
     named = make()
     packed = pack({"policy": named}, by_value=by_value)
-    assert [len(buffer) for buffer in packed.buffers] == [named.vector.nbytes]
-    other = unpack(packed)["policy"]
+    assert [part.nbytes for part in packed.parts] == [named.vector.nbytes]
+    other = unpack(packed.layout, copied(packed.parts))["policy"]
     assert other.layout is named.layout
     assert np.array_equal(other.vector, named.vector)
     assert not other.vector.flags.writeable
@@ -57,8 +57,8 @@ def test_it_travels_as_one_array(by_value: bool) -> None:
 
 def test_within_a_process_it_is_lent_as_it_is() -> None:
     named = make()
-    assert lend(named).get() is named
-    assert lend({"policy": named}, copy=True).get()["policy"] is named
+    assert hand_over(named, copy=False).get() is named
+    assert hand_over({"policy": named}, copy=True).get()["policy"] is named
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda named: pickle.loads(pickle.dumps(named))])

@@ -1,12 +1,23 @@
 """The whole contract between the scheduler and an engine.
 
-An engine knows actors, requests, messages, references, events and a clock. It knows nothing of
-flows and has no policy: who restarts, retries or waits is decided by the scheduler. The loop is
+An engine knows actors, orders, references, events and a clock. It knows nothing of flows and has
+no policy: who restarts, retries or waits is decided by the scheduler. The loop is
 
-    engine.start(actor) ... engine.request(...) ... engine.tell(...)
+    port = engine.start(spec) ... port.send(order, payload) ... engine.flush()
     for event in engine.wait(timeout): scheduler.handle(event)
 
-Messages and requests to one actor are handled in the order in which they were sent.
+Orders to one actor are handled one by one, in the order in which they were sent. An order is a
+tuple, its payload a reference:
+
+    ("install", pipeline, code)                    learn a source method and a chain of transforms
+    ("request", number, pipeline, seq, sources)    make an item, from the payload if there is one
+    ("tell", method, spread, channel, version)     call a method without an answer: with the
+                                                   payload, or with its elements if `spread`
+    ("call", number, method)                       answer a question: `invoke`, `get_state`,
+                                                   `set_state`, `reached`
+
+Whatever user code does, a request and a call are answered by one `Completed`, and a message is
+counted in the next answer or in a `Told`: `engines/host.py` sees to that for every engine.
 """
 
 from __future__ import annotations
@@ -17,7 +28,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rillflow.errors import UserFailure
-from rillflow.types import ActorInfo, Header, Placement, Provenance, Ref
+from rillflow.types import ActorInfo, Header, Placement, Ref
+
+Order = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,8 @@ class ActorSpec:
     handle: Any
     """the ActorHandle, as operators see it"""
     resources: Mapping[str, float] = field(default_factory=dict)
+    mailbox: int = 64
+    """messages after which the actor says how many it has handled, if nothing else does"""
 
     @property
     def name(self) -> str:
@@ -41,8 +56,15 @@ class ActorSpec:
         return self.info.incarnation
 
 
+class Started(NamedTuple):
+    """The actor's constructor has returned."""
+
+    actor: str
+    incarnation: int
+
+
 class Completed(NamedTuple):
-    """A request was answered."""
+    """A request or a call was answered, or failed: then `header.failure` says how."""
 
     actor: str
     incarnation: int
@@ -51,13 +73,13 @@ class Completed(NamedTuple):
     payload: Ref | None
 
 
-class Failed(NamedTuple):
-    """User code raised: in a request, or in the handler of a message (`request` is None)."""
+class Told(NamedTuple):
+    """The actor has handled so many messages in all; some of them may have raised."""
 
     actor: str
     incarnation: int
-    request: int | None
-    failure: UserFailure
+    handled: int
+    failures: tuple[UserFailure, ...] = ()
 
 
 class Lost(NamedTuple):
@@ -69,15 +91,37 @@ class Lost(NamedTuple):
     failure: UserFailure | None = None
 
 
-Event = Completed | Failed | Lost
+Event = Started | Completed | Told | Lost
+
+
+class Port(ABC):
+    """The driver's end of one incarnation of an actor."""
+
+    @abstractmethod
+    def send(self, order: Order, payload: Ref | None = None) -> None:
+        """Have an order handled after all that were sent before; it leaves at the next `flush`."""
+
+    @abstractmethod
+    def pack(self, value: Any) -> Ref:
+        """A value for this actor alone: serialised, or only copied if it lives in this process."""
+
+    def lend(self, value: Any) -> Ref:
+        """As `pack`, for a value that nobody changes any more: not copied in this process."""
+        return self.pack(value)
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End the actor at once; nothing more is heard of this incarnation."""
 
 
 class Engine(ABC):
-    """Brings actors to life and carries requests, messages and references between them."""
+    """Brings actors to life and carries orders, answers and references between them."""
 
     name: str
     used = False
     """whether a run has begun on it; an engine serves one run"""
+    actors_in_driver = False
+    """whether every actor works on the driver's own thread, where Ctrl-C arrives"""
     counts_cpu = False
     """whether time spent in the driver's operators moves this engine's clock"""
 
@@ -85,57 +129,29 @@ class Engine(ABC):
         """Called once, before the first actor starts."""
 
     @abstractmethod
-    def start(self, spec: ActorSpec) -> None:
-        """Bring an actor to life; what is sent to it meanwhile is handled afterwards."""
-
-    @abstractmethod
-    def install(self, actor: str, pipeline: str, code: bytes) -> None:
-        """Give an actor a source method and a chain of transforms, under a name."""
-
-    @abstractmethod
-    def request(
-        self,
-        actor: str,
-        request: int,
-        pipeline: str,
-        seq: int,
-        payload: Ref | None = None,
-        provenance: Provenance = (),
-    ) -> None:
-        """Ask for the next item of a pipeline (made from `payload`, if there is one)."""
-
-    @abstractmethod
-    def tell(
-        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
-    ) -> None:
-        """Call a method without an answer: with `payload`, or with its elements if `spread`."""
-
-    @abstractmethod
-    def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
-        """Call a method of an actor's host (`get_state`, `set_state`, `invoke`, `reached`)."""
+    def start(self, spec: ActorSpec) -> Port:
+        """Bring an actor to life; orders that are sent to it meanwhile are handled afterwards."""
 
     @abstractmethod
     def put(self, value: Any) -> Ref:
-        """Serialise a value once, for any number of `tell`s."""
-
-    def lend(self, actor: str, value: Any) -> Ref:
-        """As `put`, for one request to one actor: without a copy, if it lives in this process."""
-        return self.put(value)
-
-    def give(self, actor: str, value: Any) -> Ref:
-        """As `put`, for one message to one actor: a plain copy, if it lives in this process."""
-        return self.put(value)
-
-    @abstractmethod
-    def kill(self, actor: str) -> None:
-        """End an actor at once; nothing more is heard of this incarnation."""
+        """Serialise a value once, to send it to any number of actors."""
 
     @abstractmethod
     def wait(self, timeout: float | None) -> list[Event]:
-        """Events, in the order they happened; blocks until there is one or `timeout` has passed."""
+        """Events, in the order they happened; blocks until there is one or `timeout` has passed.
+
+        Everything that was sent leaves first. With no timeout an empty list means that nothing
+        will ever happen, or that somebody called `wake`.
+        """
 
     def flush(self) -> None:  # noqa: B027
-        """Send what an engine has collected; called before the user's own code goes on."""
+        """Send what an engine has collected."""
+
+    def wake(self) -> None:  # noqa: B027 - an engine without threads never sleeps
+        """From any thread: let `wait` return."""
+
+    def enter(self) -> None:  # noqa: B027
+        """The driver is about to work for this run, after it may have worked for another."""
 
     @abstractmethod
     def now(self) -> float:

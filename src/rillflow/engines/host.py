@@ -1,93 +1,49 @@
-"""One actor and the pipelines behind it: the same code wherever the actor lives."""
+"""One actor and the pipelines behind it: where user code is wrapped, once for every engine.
+
+A host lives next to its actor: in a worker process, on a thread, in the driver, in virtual time, in
+a Ray actor. `handle` takes one order (see `contract.py`), never raises, and says what to answer:
+
+    ("done", number, header), payload     to a request or a call; a failure is part of the header
+    ("told", handled, failures), None     messages it has handled, of which nobody knows yet
+    ("started",), None                    after `start`; or ("lost", failure), None
+
+Whatever `BaseException` user code raises is such an answer. So is a result that cannot be sent.
+"""
 
 from __future__ import annotations
 
 import inspect
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.transforms import (
-    Batch,
-    Combine,
-    Marks,
-    Shuffle,
-    Transform,
-    make_transform,
-)
-from rillflow.errors import BuildError, EndOfStream, NotReady
+from rillflow.engines.contract import Order
+from rillflow.engines.host_context import Accounts, HostContext
+from rillflow.engines.replies import Reply
+from rillflow.engines.transforms import Outs, Transform, make_transform
+from rillflow.errors import EndOfStream, NotReady, UserFailure, describe_exception
 from rillflow.graph.annotations import wants_context
-from rillflow.types import ActorInfo, Header, Provenance, Ref, Source
+from rillflow.types import ActorInfo, Header, Provenance, Ref, Source, Versions
+
+Pack = Callable[[Any], Ref]
+"""turns a result into something that can leave the actor"""
+MANY_BYTES = 64 << 20
+"""bytes of messages on their way to one actor after which nobody sends it more"""
 
 
-class OperatorFailed(Exception):  # noqa: N818 - carries another exception to the edge of the host
-    """User code raised in a transform; `operator` says which."""
+class Failed(Exception):  # noqa: N818 - carries another exception to the edge of the host
+    """User code raised; `operator` says where, `lost` which requests' items went with it."""
 
-    def __init__(self, operator: str, error: Exception) -> None:
+    def __init__(self, operator: str, error: BaseException, lost: Sequence[int]) -> None:
         super().__init__(operator)
         self.operator = operator
         self.error = error
-
-
-class HostContext:
-    """The context of an operator inside an actor."""
-
-    def __init__(self, host: ActorHost, operator: str) -> None:
-        self.operator = operator
-        self.seed = host.info.seed
-        self.actor = host.actor
-        self.info = host.info
-        self.provenance: Provenance = ()
-        self._host = host
-
-    @property
-    def sources(self) -> tuple[Any, ...]:
-        """The actor itself."""
-        return (self._host.handle,)
-
-    def send(self, *_: Any, **__: Any) -> None:
-        """Refused: messages go through the driver, which keeps their order."""
-        raise BuildError(
-            f"operator {self.operator!r} runs inside an actor and cannot send messages from there. "
-            "Return what is needed and send it from an operator after the gather."
-        )
-
-    put = send
-    defer = send
-    mark = send
-    shared = send
-    on_metrics = send
-
-    def count(self, counter: str, n: int = 1) -> None:
-        """Add to a counter that travels with the next answer."""
-        self._host.counters[counter] = self._host.counters.get(counter, 0) + n
-
-
-class _Accounts:
-    """Marks inside an actor are sequence numbers; what is dropped travels with the answer."""
-
-    def __init__(self, host: ActorHost, operator: str) -> None:
-        self.host = host
-        self.operator = operator
-        self.ctx = HostContext(host, operator)
-
-    def drop(self, marks: Marks, reason: str) -> None:
-        self.host.dropped.extend((seq, self.operator) for seq in marks)
-
-    def share(self, marks: Marks, extra: int) -> None:
-        pass  # the driver counts how often each number comes back
-
-    def context(self, marks: Marks) -> HostContext:
-        info, version = self.host.info, self.host.version
-        self.ctx.provenance = tuple(Source(info.name, info.incarnation, s, version) for s in marks)
-        return self.ctx
-
-    def handle(self, marks: Marks) -> Any:
-        return self.host.handle
+        self.lost = lost
 
 
 @dataclass
@@ -102,87 +58,223 @@ class _Pipeline:
     """whether a transform may keep items for later"""
 
 
-class ActorHost:
+class Host:
     """Owns one actor: makes its items, runs its transforms, handles its messages."""
 
-    def __init__(self, info: ActorInfo, code: bytes, handle: Any) -> None:
+    def __init__(self, info: ActorInfo, handle: Any, mailbox: int = 64) -> None:
         self.info = info
-        self.handle = handle
-        self.version = 0
+        self.handle_ = handle
+        self.actor: Any = None
+        self.versions = Versions()
+        """the newest version it was told on each channel"""
         self.dropped: list[tuple[int, str]] = []
         self.counters: dict[str, int] = {}
         self.pipelines: dict[str, _Pipeline] = {}
-        factory, args, kwargs = cloudpickle.loads(code)
-        position = _position_of_info(factory)
-        if position is not None and position <= len(args):
-            args = (*args[:position], self.info, *args[position:])
-        elif position is not None:
-            kwargs = {**kwargs, "info": self.info}
-        self.actor = factory(*args, **kwargs)
-        self._pop_metrics = getattr(self.actor, "pop_metrics", None)
+        self.handled = 0
+        """messages, those included whose handler raised"""
+        self.due = 0
+        """whether somebody waits to hear of handled messages: 1, when there is nothing else to do;
+        2, now"""
+        self.interrupted = False
+        """Ctrl-C arrived in the actor's code, which runs in the driver: it is the user's"""
+        self._reported = 0
+        self._bytes = 0
+        self._failures: list[UserFailure] = []
+        self._often = max(1, mailbox // 4)
+        self._pop_metrics: Callable[[], Any] | None = None
+        self._orders: dict[str, Callable[..., Reply | None]] = {
+            "request": self._request,
+            "tell": self._tell,
+            "call": self._call,
+            "install": self._install,
+        }
 
-    def install(self, pipeline: str, code: bytes) -> None:
+    # -- orders --------------------------------------------------------------------------------
+
+    def start(self, code: bytes) -> Reply:
+        """Call the actor's constructor, where it will live."""
+        try:
+            factory, args, kwargs = cloudpickle.loads(code)
+            position = _position_of_info(factory)
+            if position is not None and position <= len(args):
+                args = (*args[:position], self.info, *args[position:])
+            elif position is not None:
+                kwargs = {**kwargs, "info": self.info}
+            self.actor = factory(*args, **kwargs)
+            self._pop_metrics = getattr(self.actor, "pop_metrics", None)
+        except BaseException as error:
+            self._note_interrupt(error)
+            return ("lost", describe_exception(error)), None
+        return ("started",), None
+
+    def handle(self, order: Order, payload: Ref | None, pack: Pack) -> Reply | None:
+        """Do what an order says; the answer, if it has one."""
+        return self._orders[order[0]](payload, pack, *order[1:])
+
+    def acknowledge(self) -> Reply | None:
+        """Messages that were handled and not reported yet."""
+        self.due = 0
+        if self._reported == self.handled and not self._failures:
+            return None
+        failures, self._failures = tuple(self._failures), []
+        self._reported, self._bytes = self.handled, 0
+        return ("told", self.handled, failures), None
+
+    def close(self) -> None:
+        """Let the actor release what it holds, if it wants to; its errors harm nobody else."""
+        try:
+            close = getattr(self.actor, "close", None)
+            if callable(close):
+                close()
+        except BaseException as error:
+            self._note_interrupt(error)
+            text = describe_exception(error)
+            print(
+                f"rillflow: close() of actor {self.info.name!r} raised "
+                f"{text.type_name}: {text.message}\n{text.frame}",
+                file=sys.stderr,
+            )
+
+    def _install(self, payload: Ref | None, pack: Pack, pipeline: str, code: bytes) -> None:
         """Learn a pipeline; its callables are this shard's own copies."""
-        method_name, nodes = cloudpickle.loads(code)
-        method = getattr(self.actor, method_name)
-        steps = [
-            (name, make_transform(node, node["fn"], _Accounts(self, name), self.info.seed))
-            for name, node in nodes
-        ]
-        context = HostContext(self, pipeline) if wants_context(method) else None
-        takes_ref = bool(getattr(method, "takes_ref", False))
-        holds = any(isinstance(step, Batch | Combine | Shuffle) for _, step in steps)
-        self.pipelines[pipeline] = _Pipeline(method, steps, takes_ref, context, holds)
+        try:
+            method_name, nodes = cloudpickle.loads(code)
+            method = getattr(self.actor, method_name)
+            steps = [
+                (name, make_transform(node, node["fn"], Accounts(self, name), self.info.seed))
+                for name, node in nodes
+            ]
+            context = HostContext(self, pipeline) if wants_context(method) else None
+            takes_ref = bool(getattr(method, "takes_ref", False))
+            holds = any(step.holds for _, step in steps)
+            self.pipelines[pipeline] = _Pipeline(method, steps, takes_ref, context, holds)
+        except BaseException as error:
+            self._note(error, pipeline)
 
-    def request(
-        self, pipeline: str, seq: int, payload: Ref | None, provenance: Provenance
-    ) -> tuple[Header, Any]:
-        """Make the next item: the header, and the item itself (a list, if there are several)."""
-        line = self.pipelines[pipeline]
+    def _tell(
+        self,
+        payload: Ref,
+        pack: Pack,
+        method: str,
+        spread: bool,
+        channel: str | None,
+        version: int | None,
+    ) -> None:
+        """Handle a message."""
+        self.handled += 1
+        try:
+            value = payload.get()
+            target = getattr(self.actor, method)
+            target(*value) if spread else target(value)
+            if channel is not None and version is not None:
+                self.versions = self.versions.at(channel, version)
+                self.due = self.due or 1
+        except BaseException as error:
+            self._note(error, method)
+        self._bytes += getattr(payload, "nbytes", 0)
+        if self.handled - self._reported >= self._often or self._bytes >= MANY_BYTES // 4:
+            self.due = 2
+
+    def _call(self, payload: Ref, pack: Pack, number: int, method: str) -> Reply:
+        """Answer a question of the driver: state, or a method of the actor."""
+        try:
+            argument = payload.get()
+            if method == "invoke":
+                name, args = argument
+                result = getattr(self.actor, name)(*args)
+            elif method == "get_state":
+                result = self._get_state()
+            elif method == "set_state":
+                self._set_state(argument)
+                result = None
+            else:
+                result = None  # `reached`: everything sent before has been handled
+            header, packed = Header(handled=self.handled), pack(result)
+        except BaseException as error:
+            self._note_interrupt(error)
+            header = Header(handled=self.handled, failure=describe_exception(error, method))
+            packed = None
+        return self._done(number, header, packed)
+
+    def _request(
+        self,
+        payload: Ref | None,
+        pack: Pack,
+        number: int,
+        pipeline: str,
+        seq: int,
+        sources: Sequence[Source],
+    ) -> Reply:
+        """Make the next item, or items; whatever happens, say what became of every request."""
         wall, cpu = time.perf_counter(), time.thread_time()
         times: list[float] = []
+        line: _Pipeline | None = None
+        items: Outs = []
+        packed: Ref | None = None
         ended = not_ready = False
+        failure: UserFailure | None = None
+        metrics: dict[str, Any] | None = None
         try:
-            items = self._run(line, seq, payload, provenance, times)
-        except EndOfStream:
-            ended = True
-            items = self._flush(line)
-        except NotReady:
-            not_ready = True
-            items = []
-        if not ended and any(step.ended for _, step in line.steps):
-            ended = True
+            line = self.pipelines[pipeline]
+            made = self._source(line, payload, tuple(sources))
+            if made is EndOfStream:
+                ended, items = True, self._flush(line)
+            elif made is NotReady:
+                not_ready = True
+            else:
+                items = self._chain(line, made, seq, times, wall)
+                ended = any(step.ended for _, step in line.steps)
+            metrics = self._metrics()
+            if items:
+                packed = pack(items[0][0] if len(items) == 1 else [item for item, _ in items])
+        except Failed as failed:
+            failure = self._failed(failed.error, failed.operator, failed.lost, line, seq)
+            items, ended = [], False
+        except BaseException as error:
+            lost = [mark for _, marks in items for mark in marks]
+            failure = self._failed(error, "", lost, line, seq)
+            items, ended = [], False
         header = Header(
-            items=tuple(marks for _, marks in items),
-            dropped=tuple(self.dropped),
-            kept=_kept(line, items, self.dropped) if line.holds else (),
-            ended=ended,
-            not_ready=not_ready,
-            version=self.version,
-            wall=time.perf_counter() - wall,
-            cpu=time.thread_time() - cpu,
-            op_times=tuple(times),
-            metrics=self._metrics(),
+            tuple([marks for _, marks in items]),
+            tuple(self.dropped),
+            _kept(line, items, self.dropped) if line is not None and line.holds else (),
+            ended,
+            not_ready,
+            self.handled,
+            time.perf_counter() - wall,
+            time.thread_time() - cpu,
+            tuple(times),
+            metrics,
+            failure,
         )
         self.dropped.clear()
-        return header, items[0][0] if len(items) == 1 else [item for item, _ in items]
+        return self._done(number, header, packed if items else None)
 
-    def _run(
-        self,
-        line: _Pipeline,
-        seq: int,
-        payload: Ref | None,
-        provenance: Provenance,
-        times: list[float],
-    ) -> list[tuple[Any, Marks]]:
-        before = time.perf_counter()
+    # -- requests ------------------------------------------------------------------------------
+
+    def _source(self, line: _Pipeline, payload: Ref | None, sources: Provenance) -> Any:
+        """What the actor's own method makes. Only a source may say that it ends, or is not ready:
+        it is asked for an item, others are given one."""
         arguments: tuple[Any, ...] = ()
         if payload is not None:
             arguments = (payload if line.takes_ref else payload.get(),)
         if line.context is not None:
-            line.context.provenance = provenance
+            line.context.provenance = sources
             arguments = (*arguments, line.context)
-        items: list[tuple[Any, Marks]] = [(line.method(*arguments), (seq,))]
+        try:
+            return line.method(*arguments)
+        except (EndOfStream, NotReady) as signal:
+            if payload is not None:
+                raise RuntimeError(
+                    f"{type(signal).__name__} is for the sources of a flow; an operator that is "
+                    "given an item has to return one"
+                ) from signal
+            return type(signal)
+
+    def _chain(
+        self, line: _Pipeline, made: Any, seq: int, times: list[float], before: float
+    ) -> Outs:
+        items: Outs = [(made, (seq,))]
         for operator, step in line.steps:
             now = time.perf_counter()
             times.append(now - before)
@@ -191,13 +283,29 @@ class ActorHost:
         times.append(time.perf_counter() - before)
         return items
 
-    def _flush(self, line: _Pipeline) -> list[tuple[Any, Marks]]:
+    def _flush(self, line: _Pipeline) -> Outs:
         """The source has ended: what is left in each transform goes through those behind it."""
-        items: list[tuple[Any, Marks]] = []
+        items: Outs = []
         for operator, step in line.steps:
             items = _through(operator, step, items)
-            items += _guarded(operator, step.flush)
+            items += step.flush()
         return items
+
+    def _failed(
+        self,
+        error: BaseException,
+        operator: str,
+        lost: Sequence[int],
+        line: _Pipeline | None,
+        seq: int,
+    ) -> UserFailure:
+        """Everything that was on its way through ends with the request that failed."""
+        self._note_interrupt(error)
+        self.dropped.extend((mark, "") for mark in lost)
+        known = {mark for mark, _ in self.dropped} | (_inside(line) if line is not None else set())
+        if seq not in known:
+            self.dropped.append((seq, ""))
+        return describe_exception(error, operator)
 
     def _metrics(self) -> dict[str, Any] | None:
         metrics = self._pop_metrics() if self._pop_metrics is not None else None
@@ -206,31 +314,19 @@ class ActorHost:
             self.counters = {}
         return metrics or None
 
-    def tell(self, method: str, payload: Ref, spread: bool, version: int | None) -> None:
-        """Handle a message."""
-        value = payload.get()
-        target = getattr(self.actor, method)
-        target(*value) if spread else target(value)
-        if version is not None:
-            self.version = version
+    def _done(self, number: int, header: Header, payload: Ref | None) -> Reply:
+        self._reported, self._bytes = self.handled, 0
+        self.due = 2 if self._failures else 0
+        return ("done", number, tuple(header)), payload
 
-    def call(self, method: str, payload: Ref) -> Any:
-        """Answer a question of the driver: state, or a method of the actor."""
-        if method == "invoke":
-            name, args = payload.get()
-            return getattr(self.actor, name)(*args)
-        if method == "get_state":
-            return self._get_state()
-        if method == "reached":
-            return None  # everything sent before the question has been handled
-        self._set_state(payload.get())
-        return None
+    # -- state ---------------------------------------------------------------------------------
 
     def _get_state(self) -> dict[str, Any]:
         get = getattr(self.actor, "get_state", None)
         return {
             "actor": None if get is None else get(),
-            "version": self.version,
+            "remembers": get is not None,
+            "versions": dict(self.versions),
             "pipelines": {
                 name: [step.get_state() for _, step in line.steps]
                 for name, line in self.pipelines.items()
@@ -238,46 +334,49 @@ class ActorHost:
         }
 
     def _set_state(self, state: dict[str, Any]) -> None:
-        if state["actor"] is not None:
+        if state["remembers"]:
             self.actor.set_state(state["actor"])
-        self.version = state["version"]
+        self.versions = Versions(state["versions"])
         for name, states in state["pipelines"].items():
-            for (_, step), saved in zip(self.pipelines[name].steps, states, strict=True):
-                step.set_state(saved)
+            line = self.pipelines.get(name)
+            if line is not None:
+                for (_, step), saved in zip(line.steps, states, strict=True):
+                    step.set_state(saved)
 
-    def close(self) -> None:
-        """Let the actor release what it holds, if it wants to."""
-        close = getattr(self.actor, "close", None)
-        if callable(close):
-            close()
+    # -- failures ------------------------------------------------------------------------------
+
+    def _note(self, error: BaseException, operator: str) -> None:
+        """A message has no answer of its own: keep its exception for the next report."""
+        self._note_interrupt(error)
+        self._failures.append(describe_exception(error, operator))
+        self.due = 2
+
+    def _note_interrupt(self, error: BaseException) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self.interrupted = threading.current_thread() is threading.main_thread()
 
 
-def _kept(
-    line: _Pipeline, items: list[tuple[Any, Marks]], dropped: list[tuple[int, str]]
-) -> tuple[int, ...]:
+def _inside(line: _Pipeline) -> set[int]:
+    """Requests of which something is inside a transform."""
+    return {seq for _, step in line.steps for _, marks in step.inside() for seq in marks}
+
+
+def _kept(line: _Pipeline, items: Outs, dropped: list[tuple[int, str]]) -> tuple[int, ...]:
     """Requests that were divided: one part has left the actor, another is still inside."""
     left = {seq for _, marks in items for seq in marks} | {seq for seq, _ in dropped}
-    inside = {seq for _, step in line.steps for marks in step.held() for seq in marks}
-    return tuple(sorted(left & inside))
+    return tuple(sorted(left & _inside(line))) if left else ()
 
 
-def _through(
-    operator: str, step: Transform, items: list[tuple[Any, Marks]]
-) -> list[tuple[Any, Marks]]:
-    if len(items) == 1:
-        value, marks = items[0]
-        return _guarded(operator, lambda: step.feed(value, marks))
-    outs: list[tuple[Any, Marks]] = []
-    for value, marks in items:
-        outs += _guarded(operator, lambda v=value, m=marks: step.feed(v, m))  # type: ignore[misc]
+def _through(operator: str, step: Transform, items: Outs) -> Outs:
+    """All items through one transform; if one fails, all that are on their way are lost."""
+    outs: Outs = []
+    for position, (value, marks) in enumerate(items):
+        try:
+            outs += step.feed(value, marks)
+        except BaseException as error:
+            lost = [*outs, *items[position:]]
+            raise Failed(operator, error, [mark for _, marks in lost for mark in marks]) from error
     return outs
-
-
-def _guarded(operator: str, work: Callable[[], list[tuple[Any, Marks]]]) -> list[tuple[Any, Marks]]:
-    try:
-        return work()
-    except Exception as error:
-        raise OperatorFailed(operator, error) from error
 
 
 def _position_of_info(factory: Callable[..., Any]) -> int | None:

@@ -1,8 +1,8 @@
 """Processes and shared memory on one machine: the embedded default.
 
-Each actor is a process started as `python -m rillflow.engines.local_worker`, in a session of its own,
-with code shipped by value: scripts need no `__main__` guard, notebooks work. The driver sleeps in
-one `epoll` on sockets and process descriptors; nothing polls.
+Each actor is a process started as `python -m rillflow.engines.local_worker`, in a session of its
+own, with code shipped by value: scripts need no `__main__` guard, notebooks work. The driver sleeps
+in one `epoll` on sockets and process descriptors; nothing polls.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import time
 from collections import deque
 from typing import Any
 
-from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Failed, Lost
-from rillflow.engines.local_memory import ShmRef
+from rillflow.engines.contract import ActorSpec, Engine, Event, Lost, Port
+from rillflow.engines.local_memory import ran_out
 from rillflow.engines.local_process import Process, kill_group, wait_for
-from rillflow.engines.local_wire import AT_ONCE, Packet, make_ref, packets
-from rillflow.engines.same_process import Inside, call_job, install_job, request_job, tell_job
-from rillflow.engines.serial import PackedRef, ValueRef, lend, pack
+from rillflow.engines.local_wire import make_ref
+from rillflow.engines.packing import pack
+from rillflow.engines.replies import event_of
+from rillflow.engines.same_process import SameProcess
 from rillflow.errors import EngineError
-from rillflow.types import Header, Provenance, Ref
+from rillflow.types import Ref
 
 _GRACE = 0.5
 """seconds an actor has to close itself before its process group is killed"""
@@ -54,126 +55,79 @@ class Local(Engine):
         self._events: deque[Event] = deque()
         self._asleep = False
         """the driver sleeps, or is about to: a thread that has an event wakes it"""
-        self._inside = Inside(self._emit, self._events.append)
+        self._here = SameProcess(self._emit, self._events.append)
         self._dirty: list[Process] = []
+        """processes to which something is to be sent"""
         self._owner = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
 
     def open(self, seed: int) -> None:
+        try:
+            self._epoll = select.epoll()
+            self._wake_in, self._wake_out = socket.socketpair()
+        except OSError as error:
+            raise ran_out(error, "open what the driver waits on") from error
         self._opened = True
-        self._epoll = select.epoll()
-        self._wake_in, self._wake_out = socket.socketpair()
         for end in (self._wake_in, self._wake_out):
             end.setblocking(False)
         self._epoll.register(self._wake_out.fileno(), select.EPOLLIN)
 
     # -- the contract --------------------------------------------------------------------------
 
-    def start(self, spec: ActorSpec) -> None:
+    def start(self, spec: ActorSpec) -> Port:
         if spec.placement != "process":
-            self._inside.start(spec)
-            return
-        process = self._processes[spec.name] = Process(spec, self.threads)
+            return self._here.start(spec)
+        process = Process(spec, self.threads, self._dirty, self._forget)
+        self._processes[spec.name] = process
         for fd in (process.fd, process.pidfd):
             self._epoll.register(fd, select.EPOLLIN)
             self._watched[fd] = process
         who = dataclasses.astuple(spec.info)
-        self._send(
-            process,
-            ("start", who, list(sys.path), os.getcwd()),
-            make_ref(pack((spec.code, spec.handle))),
-        )
-
-    def install(self, actor: str, pipeline: str, code: bytes) -> None:
-        if actor in self._inside.actors:
-            self._inside.post(actor, install_job(pipeline, code))
-        elif process := self._processes.get(actor):
-            self._send(process, ("install", pipeline), make_ref(pack(code)))
-
-    def request(
-        self,
-        actor: str,
-        request: int,
-        pipeline: str,
-        seq: int,
-        payload: Ref | None = None,
-        provenance: Provenance = (),
-    ) -> None:
-        if actor in self._inside.actors:
-            self._inside.post(actor, request_job(request, pipeline, seq, payload, provenance))
-        elif process := self._processes.get(actor):
-            plain = [tuple(source) for source in provenance]
-            self._send(process, ("request", request, pipeline, seq, plain), _sendable(payload))
-
-    def tell(
-        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
-    ) -> None:
-        if actor in self._inside.actors:
-            self._inside.post(actor, tell_job(method, payload, spread, version))
-        elif process := self._processes.get(actor):
-            self._send(process, ("tell", method, spread, version), _sendable(payload))
-
-    def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
-        if actor in self._inside.actors:
-            self._inside.post(actor, call_job(request, method, payload))
-        elif process := self._processes.get(actor):
-            self._send(process, ("call", request, method), _sendable(payload))
+        order = ("start", who, spec.mailbox, list(sys.path), os.getcwd())
+        process.send(order, make_ref(pack((spec.code, spec.handle))))
+        return process
 
     def put(self, value: Any) -> Ref:
         return make_ref(pack(value))
 
-    def lend(self, actor: str, value: Any) -> Ref:
-        return lend(value) if actor in self._inside.actors else self.put(value)
-
-    def give(self, actor: str, value: Any) -> Ref:
-        return lend(value, copy=True) if actor in self._inside.actors else self.put(value)
-
-    def kill(self, actor: str) -> None:
-        self._inside.kill(actor)
-        process = self._processes.pop(actor, None)
-        if process is not None:
-            self._forget(process)
-            kill_group(process)
-            process.close()
-
     @property
     def inline_seconds(self) -> float:
-        return self._inside.seconds
+        return self._here.seconds
 
     def inline_busy(self) -> dict[str, float]:
-        return dict(self._inside.busy)
+        return dict(self._here.busy)
 
     def pids(self) -> dict[str, int]:
-        return {name: process.process.pid for name, process in self._processes.items()}
+        return {name: process.process.pid for name, process in list(self._processes.items())}
 
     def wait(self, timeout: float | None) -> list[Event]:
-        if self._inside.inline:
-            if self._dirty:  # others may work meanwhile
-                self._send_collected(everything=False)
-            self._inside.run_inline(self._events.__len__)
-            if self._events and timeout != 0.0:
-                # the driver waited for itself: no need to ask the system about the others
-                return [self._events.popleft()]
-            timeout = 0.0
-        if self._events:
-            timeout = 0.0
+        events = self._events
         if self._dirty:
-            self._send_collected(everything=timeout != 0.0)
-        ready = self._epoll.poll(0.0) if timeout == 0.0 else self._sleep(timeout)
-        for fd, mask in ready:
+            self.flush()
+        if self._here.jobs:
+            self._here.work(events.__len__)
+            if events and timeout != 0.0:
+                # the driver waited for itself: no need to ask the system about the others
+                return [events.popleft()]
+            timeout = 0.0
+            if self._dirty:
+                self.flush()
+        if events:
+            timeout = 0.0
+        for fd, mask in self._epoll.poll(0.0) if timeout == 0.0 else self._sleep(timeout):
             process = self._watched.get(fd)
             if process is None:
                 self._drain_wakeups()
             elif not process.closed:
                 if mask & select.EPOLLOUT:
-                    self._flush(process)
+                    self._set_interest(process, process.flush())
                 if mask & ~select.EPOLLOUT:
-                    self._receive(process, died=fd == process.pidfd)
-        events = []
-        while self._events:
-            events.append(self._events.popleft())
-        return events
+                    self._receive(process, fd == process.pidfd)
+        taken = []
+        while events:  # threads may add to them meanwhile
+            taken.append(events.popleft())
+        return taken
 
     def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
         """Until a descriptor is ready. A thread first adds its event, then looks whether we sleep;
@@ -184,6 +138,19 @@ class Local(Engine):
         finally:
             self._asleep = False
 
+    def flush(self) -> None:
+        dirty = self._dirty
+        while dirty:
+            process = dirty.pop()
+            waits = process.send_collected()
+            if waits:
+                self._set_interest(process, waits)
+
+    def wake(self) -> None:
+        if self._opened:
+            with contextlib.suppress(OSError):  # full: it is awake already; closed: nobody listens
+                self._wake_in.send(b"\0")
+
     def close(self) -> None:
         with self._lock:
             if self._closed or not self._opened or os.getpid() != self._owner:
@@ -192,86 +159,40 @@ class Local(Engine):
         processes = list(self._processes.values())
         for process in processes:
             with contextlib.suppress(OSError):
-                Packet([(("stop",), None)]).send(process.socket)
+                process.socket.setblocking(False)
+                process.sender.packet([(("stop",), None)]).send(process.socket)
         wait_for(processes, _GRACE)
         for process in processes:
             kill_group(process)
             process.close()
         self._processes.clear()
-        self._inside.close()
+        self._watched.clear()
+        self._dirty.clear()
+        self._here.close()
+        self._events.clear()
         self._epoll.close()
         self._wake_in.close()
         self._wake_out.close()
 
     # -- sockets -------------------------------------------------------------------------------
 
-    def _send(self, process: Process, meta: tuple[Any, ...], payload: Ref | None = None) -> None:
-        """Collect a message; those of one step leave together and wake the worker once."""
-        if not process.collected:
-            self._dirty.append(process)
-        process.collected.append((meta, payload))
-        if meta[0] == "request":
-            process.urgent = True
-
-    def flush(self) -> None:
-        if self._dirty:
-            self._send_collected(everything=False)
-
-    def _send_collected(self, everything: bool) -> None:
-        """What goes to a worker leaves in one packet, with its request: that wakes it only once.
-
-        Messages alone wait for the next request, or until the driver has nothing else to do:
-        nothing depends on them before.
-        """
-        kept: list[Process] = []
-        for process in self._dirty:
-            if process.closed:
-                continue
-            if not (everything or process.urgent):
-                kept.append(process)
-                continue
-            process.urgent = False
-            collected, process.collected = process.collected, []
-            waiting = bool(process.outbox)
-            if not waiting and len(collected) <= AT_ONCE:
-                self._send_packet(process, Packet(collected))
-                continue
-            process.outbox.extend(packets(collected))
-            if not waiting:
-                self._flush(process)
-        self._dirty = kept
-
-    def _send_packet(self, process: Process, packet: Packet) -> None:
-        """The usual case: nothing waits, and the socket has room."""
-        try:
-            packet.send(process.socket)
-        except OSError:  # there is no room, or nobody there: as for a packet that waits
-            process.outbox.append(packet)
-            self._flush(process)
-
-    def _flush(self, process: Process) -> None:
-        """Send what the socket takes; the rest when it has room again."""
-        interest = select.EPOLLIN
-        try:
-            while process.outbox:
-                process.outbox[0].send(process.socket)
-                process.outbox.popleft()
-        except BlockingIOError:
-            interest |= select.EPOLLOUT
-        except (BrokenPipeError, ConnectionResetError):
-            process.outbox.clear()  # it died; its descriptors will say so
-        if interest != process.interest:
+    def _set_interest(self, process: Process, waits: bool) -> None:
+        interest = select.EPOLLIN | select.EPOLLOUT if waits else select.EPOLLIN
+        if interest != process.interest and not process.closed:
             process.interest = interest
             self._epoll.modify(process.fd, interest)
 
     def _receive(self, process: Process, died: bool) -> None:
         """Take all that has come from a worker; at the end of its life, report the loss."""
+        name, incarnation, events = process.name, process.incarnation, self._events
         try:
-            while (messages := process.receiver.receive()) is not None:
-                for meta, payload in messages:
-                    self._events.append(self._event(process, meta, payload))
-                if not died:
-                    return  # others may have something too; the rest is still there next time
+            while (replies := process.receiver.receive()) is not None:
+                for reply in replies:
+                    if reply[0][0] == "done":
+                        process.due -= 1
+                    events.append(event_of(name, incarnation, reply))
+                if process.due <= 0 and not died:
+                    return  # nothing more is owed: to ask again would only be answered "not now"
         except BlockingIOError:
             if not died:
                 return
@@ -279,18 +200,8 @@ class Local(Engine):
             died = True
         self._lost(process)
 
-    def _event(self, process: Process, meta: tuple[Any, ...], payload: Ref | None) -> Event:
-        kind = meta[0]
-        if kind == "done":
-            return Completed(process.name, process.incarnation, meta[1], Header(*meta[2]), payload)
-        if kind == "failed":
-            return Failed(process.name, process.incarnation, meta[1], meta[2])
-        return Lost(process.name, process.incarnation, "its constructor raised", meta[1])
-
     def _lost(self, process: Process) -> None:
         self._forget(process)
-        if self._processes.get(process.name) is process:
-            del self._processes[process.name]
         wait_for([process], 0.2)  # its socket may have closed a moment before it ended
         code = process.process.poll()
         kill_group(process)
@@ -304,6 +215,8 @@ class Local(Engine):
         process.close()
 
     def _forget(self, process: Process) -> None:
+        if self._processes.get(process.name) is process:
+            del self._processes[process.name]
         for fd in (process.fd, process.pidfd):
             if self._watched.pop(fd, None) is not None:
                 self._epoll.unregister(fd)
@@ -314,17 +227,8 @@ class Local(Engine):
         """From any thread: queue an event and wake the driver."""
         self._events.append(event)
         if self._asleep:
-            with contextlib.suppress(OSError):  # full: it is awake already; closed: nobody listens
-                self._wake_in.send(b"\0")
+            self.wake()
 
     def _drain_wakeups(self) -> None:
         with contextlib.suppress(BlockingIOError):  # if there is more, epoll will say so again
             self._wake_out.recv(4096)
-
-
-def _sendable(payload: Ref | None) -> Ref | None:
-    """A reference in a form that can leave the process."""
-    if payload is None or isinstance(payload, PackedRef | ShmRef):
-        return payload
-    value = payload.value if isinstance(payload, ValueRef) else payload.get()
-    return make_ref(pack(value))

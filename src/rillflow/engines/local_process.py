@@ -11,61 +11,128 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
-from rillflow.engines.contract import ActorSpec
-from rillflow.engines.local_wire import Message, Packet, Receiver, make_room
-from rillflow.errors import EngineError
+from rillflow.engines.contract import ActorSpec, Order, Port
+from rillflow.engines.local_memory import ShmRef, ran_out
+from rillflow.engines.local_wire import (
+    AT_ONCE,
+    Message,
+    Packet,
+    Receiver,
+    Sender,
+    make_ref,
+    make_room,
+)
+from rillflow.engines.packing import PackedRef, pack
+from rillflow.types import Ref
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-class Process:
+class Process(Port):
     """One worker process; what is to be sent to it, and what came."""
 
-    def __init__(self, spec: ActorSpec, threads: int) -> None:
+    def __init__(
+        self, spec: ActorSpec, threads: int, dirty: list[Process], ended: Callable[[Process], None]
+    ) -> None:
         self.name, self.incarnation = spec.name, spec.incarnation
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        make_room(ours)
-        make_room(theirs)
-        read, self.lifeline = os.pipe()
-        environment = {**{variable: str(threads) for variable in _ONE_THREAD}, **os.environ}
-        source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        environment["PYTHONPATH"] = os.pathsep.join(
-            filter(None, [source, os.environ.get("PYTHONPATH")])
-        )
-        command = [
-            sys.executable,
-            "-m",
-            "rillflow.engines.local_worker",
-            str(theirs.fileno()),
-            str(read),
-        ]
-        try:
-            self.process = subprocess.Popen(
-                command,
-                pass_fds=(theirs.fileno(), read),
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                env=environment,
-            )
-        except OSError as error:
-            ours.close()
-            os.close(self.lifeline)
-            raise EngineError(f"cannot start a process for actor {spec.name!r}: {error}") from error
-        finally:
-            theirs.close()
-            os.close(read)
-        ours.setblocking(False)
-        self.socket = ours
-        self.fd = ours.fileno()
-        self.receiver = Receiver(ours)
-        self.pidfd = os.pidfd_open(self.process.pid)
-        self.collected: list[Message] = []
-        self.urgent = False
-        """a request is among what was collected"""
-        self.outbox: deque[Packet] = deque()
-        self.interest = select.EPOLLIN
+        self._dirty = dirty
+        self._ended = ended
         self.closed = False
+        try:
+            self._launch(spec, threads)
+        except OSError as error:
+            raise ran_out(error, f"start a process for actor {spec.name!r}") from error
+        self.fd = self.socket.fileno()
+        self.receiver = Receiver(self.socket)
+        self.sender = Sender()
+        self.collected: list[Message] = []
+        self.due = 0
+        """requests and calls that it has not answered"""
+        self.outbox: deque[Packet] = deque()
+        """packets for which its socket had no room"""
+        self.interest = select.EPOLLIN
+
+    def _launch(self, spec: ActorSpec, threads: int) -> None:
+        with contextlib.ExitStack() as unless_done:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            unless_done.callback(ours.close)
+            read = -1
+            try:
+                make_room(ours)
+                make_room(theirs)
+                read, self.lifeline = os.pipe()
+                unless_done.callback(os.close, self.lifeline)
+                self.process = subprocess.Popen(
+                    _command(theirs.fileno(), read),
+                    pass_fds=(theirs.fileno(), read),
+                    start_new_session=True,
+                    stdin=subprocess.DEVNULL,
+                    env=_environment(threads),
+                )
+            finally:
+                theirs.close()
+                if read >= 0:
+                    os.close(read)
+            self.pidfd = os.pidfd_open(self.process.pid)
+            ours.setblocking(False)
+            self.socket = ours
+            unless_done.pop_all()
+
+    # -- the port ------------------------------------------------------------------------------
+
+    def send(self, order: Order, payload: Ref | None = None) -> None:
+        """Collect an order; those of one step leave together and wake the worker once."""
+        if self.closed:
+            return
+        if payload is not None and type(payload) is not PackedRef and type(payload) is not ShmRef:
+            payload = make_ref(pack(payload.get()))
+        if not self.collected:
+            self._dirty.append(self)
+        self.collected.append((order, payload))
+        if order[0] in _ANSWERED:
+            self.due += 1
+
+    def pack(self, value: Any) -> Ref:
+        return make_ref(pack(value))
+
+    def kill(self) -> None:
+        if not self.closed:
+            self._ended(self)
+            kill_group(self)
+            self.close()
+
+    # -- the socket ----------------------------------------------------------------------------
+
+    def send_collected(self) -> bool:
+        """Send what was collected; True: the socket has no room for some of it."""
+        collected, self.collected = self.collected, []
+        if self.closed:
+            return False
+        if not self.outbox and len(collected) <= AT_ONCE:
+            packet = self.sender.packet(collected)
+            try:
+                packet.send(self.socket)  # the usual case: nothing waits, and there is room
+                return False
+            except OSError:  # there is no room, or nobody there: as for a packet that waits
+                self.outbox.append(packet)
+        else:
+            self.outbox.extend(self.sender.packets(collected))
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Send what the socket takes; True: some of it has to wait for room."""
+        try:
+            while self.outbox:
+                self.outbox[0].send(self.socket)
+                self.outbox.popleft()
+        except BlockingIOError:
+            return True
+        except (BrokenPipeError, ConnectionResetError):
+            self.outbox.clear()  # it died; its descriptors will say so
+        return False
 
     def close(self) -> None:
         """Let go of the descriptors; the lifeline kills whatever is left of the process group."""
@@ -74,6 +141,23 @@ class Process:
             self.socket.close()
             os.close(self.pidfd)
             os.close(self.lifeline)
+            self.collected.clear()
+            self.outbox.clear()
+
+
+_ANSWERED = frozenset({"request", "call"})
+
+
+def _command(sock: int, lifeline: int) -> list[str]:
+    return [sys.executable, "-m", "rillflow.engines.local_worker", str(sock), str(lifeline)]
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """One thread for numerical libraries, and this very rillflow."""
+    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    paths = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    limits = dict.fromkeys(_ONE_THREAD, str(threads))
+    return {**limits, **os.environ, "PYTHONPATH": paths}
 
 
 def kill_group(process: Process) -> None:

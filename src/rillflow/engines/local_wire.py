@@ -2,7 +2,14 @@
 
 A message is a small tuple that is always read and a payload that is read only by whoever needs it:
 carried along as bytes if small, else as a block of shared memory whose descriptor travels with the
-packet. Bytes inside a packet are never looked into on the way.
+packet. The layout of a payload is sent once and numbered on both sides; afterwards its number is
+enough. Bytes of a payload are never looked into on the way.
+
+A packet is one marshalled (or, if something in it needs that, pickled) list of
+
+    (meta,)                      a message without a payload
+    (meta, layout, parts)        a small one: bytes of each part
+    (meta, layout, None, lengths)   a large one: the next descriptor of the packet
 """
 
 from __future__ import annotations
@@ -15,8 +22,8 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from rillflow.engines.local_memory import ShmRef, write_block
-from rillflow.engines.serial import Packed, PackedRef
+from rillflow.engines.local_memory import ShmRef, ran_out, share, write_block
+from rillflow.engines.packing import Layout, Packed, PackedRef, copied
 from rillflow.types import Ref
 
 Message = tuple[tuple[Any, ...], Ref | None]
@@ -30,16 +37,16 @@ AT_ONCE = (_LARGEST - 1) // INLINE
 _ROOM = 1 << 20
 """bytes of the send buffer that are asked for: an actor does not wait for a busy driver"""
 _MOST_FDS = 64
+_MOST_LAYOUTS = 256
+"""layouts that two sides number; more than these, as of items of every length, are sent in full"""
 _PLAIN, _PICKLED, _IN_BLOCK = b"\0", b"\1", b"\2"
 
 
 def make_ref(packed: Packed) -> PackedRef | ShmRef:
     """A reference that can be sent any number of times, serialised once."""
     if packed.nbytes <= INLINE:
-        if packed.buffers:
-            packed = Packed(packed.body, [bytes(buffer) for buffer in packed.buffers])
-        return PackedRef(packed)
-    return ShmRef(write_block(packed), (len(packed.body), *map(len, packed.buffers)))
+        return PackedRef(packed.layout, copied(packed.parts))
+    return share(packed)
 
 
 class Packet:
@@ -47,29 +54,10 @@ class Packet:
 
     __slots__ = ("_keep", "data", "fds")
 
-    def __init__(self, messages: list[Message]) -> None:
-        self._keep: list[Ref] = []
-        table: list[tuple[Any, ...]] = []
-        for meta, payload in messages:
-            if payload is None:
-                table.append((meta,))
-            elif isinstance(payload, PackedRef):
-                table.append((meta, payload.packed.body, payload.packed.buffers))
-            else:
-                assert isinstance(payload, ShmRef)
-                table.append((meta, payload.lengths))
-                self._keep.append(payload)
-        try:
-            # both ends are the same Python, and most messages are numbers, names and bytes
-            data = _PLAIN + marshal.dumps(table)
-        except ValueError:
-            data = _PICKLED + pickle.dumps(table, 5)
-        if len(data) >= _LARGEST:
-            block = ShmRef(write_block(Packed(data, ())), (len(data),))
-            self._keep.append(block)
-            data = _IN_BLOCK
+    def __init__(self, data: bytes, keep: list[ShmRef]) -> None:
         self.data = data
-        self.fds = [ref.fd for ref in self._keep]  # type: ignore[attr-defined]
+        self._keep = keep
+        self.fds = [ref.fd for ref in keep]
 
     def send(self, sock: socket.socket) -> None:
         """Send it whole; raises BlockingIOError if the socket would block."""
@@ -80,54 +68,114 @@ class Packet:
             sock.send(self.data)
 
 
+class Sender:
+    """Makes the packets of one direction of one connection."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Layout, int] = {}
+
+    def packet(self, messages: list[Message]) -> Packet:
+        """These messages as one packet."""
+        numbers = self._numbers
+        agreed = len(numbers)
+        keep: list[ShmRef] = []
+        table: list[tuple[Any, ...]] = []
+        for meta, payload in messages:
+            if payload is None:
+                table.append((meta,))
+                continue
+            layout: Any = payload.layout  # type: ignore[attr-defined]
+            number = numbers.get(layout)
+            if number is not None:
+                layout = number
+            elif len(numbers) < _MOST_LAYOUTS:
+                numbers[layout] = len(numbers)
+            if type(payload) is PackedRef:
+                table.append((meta, layout, payload.parts))
+            else:
+                assert type(payload) is ShmRef
+                table.append((meta, layout, None, payload.lengths))
+                keep.append(payload)
+        try:
+            # both ends are the same Python, and most messages are numbers, names and bytes
+            data = _PLAIN + marshal.dumps(table)
+        except ValueError:
+            try:
+                data = _PICKLED + pickle.dumps(table, 5)
+            except BaseException:  # nothing leaves: the other side has learned no layout either
+                for layout in list(numbers)[agreed:]:
+                    del numbers[layout]
+                raise
+        if len(data) >= _LARGEST:
+            fd, lengths = write_block([data])
+            keep.append(ShmRef(fd, (), lengths))
+            data = _IN_BLOCK
+        return Packet(data, keep)
+
+    def packets(self, messages: list[Message]) -> Iterator[Packet]:
+        """As few packets as fit, in order."""
+        if len(messages) <= AT_ONCE:
+            yield self.packet(messages)
+            return
+        batch: list[Message] = []
+        size = 0
+        for message in messages:
+            payload = message[1]
+            cost = payload.nbytes if type(payload) is PackedRef else 0
+            if batch and (size + cost > 2 * INLINE or len(batch) >= _MOST_FDS - 1):
+                yield self.packet(batch)
+                batch, size = [], 0
+            batch.append(message)
+            size += cost
+        if batch:
+            yield self.packet(batch)
+
+
 def make_room(sock: socket.socket) -> None:
     """Let several packets wait on their way out; the system gives as much as it allows."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM)
-
-
-def packets(messages: list[Message]) -> Iterator[Packet]:
-    """As few packets as fit, in order."""
-    if len(messages) <= AT_ONCE:
-        yield Packet(messages)
-        return
-    batch: list[Message] = []
-    size = 0
-    for message in messages:
-        payload = message[1]
-        cost = payload.packed.nbytes if isinstance(payload, PackedRef) else 0
-        if batch and (size + cost > 2 * INLINE or len(batch) >= _MOST_FDS - 1):
-            yield Packet(batch)
-            batch, size = [], 0
-        batch.append(message)
-        size += cost
-    if batch:
-        yield Packet(batch)
 
 
 class Receiver:
     """Reads packets from one socket."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+        self._receive = sock.recvmsg_into
         self._buffer = bytearray(_LARGEST + 1024)
+        self._into = [self._buffer]
         self._view = memoryview(self._buffer)
         self._room = socket.CMSG_SPACE(_MOST_FDS * array.array("i").itemsize)
+        self._layouts: list[Layout] = []
 
     def receive(self) -> list[Message] | None:
         """The next messages, None at the end; raises BlockingIOError if there are none yet."""
-        count, ancillary, _, _ = self.sock.recvmsg_into([self._buffer], self._room)
+        count, ancillary, flags, _ = self._receive(self._into, self._room)
         if count == 0:
             return None
-        fds: list[int] = []
-        for _, kind, data in ancillary:
-            if kind == socket.SCM_RIGHTS:
-                numbers = array.array("i")
-                numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
-                fds.extend(numbers)
-        if self._buffer[0] == _IN_BLOCK[0]:
+        fds = _descriptors(ancillary, flags) if ancillary or flags & socket.MSG_CTRUNC else []
+        kind = self._buffer[0]
+        if kind == _IN_BLOCK[0]:
             block = _read_block(fds.pop())
-            return _messages(_table(block[0], memoryview(block)[1:]), fds)
-        return _messages(_table(self._buffer[0], self._view[1:count]), fds)
+            return self._messages(_table(block[0], memoryview(block)[1:]), fds)
+        return self._messages(_table(kind, self._view[1:count]), fds)
+
+    def _messages(self, table: list[tuple[Any, ...]], fds: list[int]) -> list[Message]:
+        layouts = self._layouts
+        messages: list[Message] = []
+        for entry in table:
+            if len(entry) == 1:
+                messages.append((entry[0], None))
+                continue
+            layout = entry[1]
+            if type(layout) is int:
+                layout = layouts[layout]
+            elif len(layouts) < _MOST_LAYOUTS:
+                layouts.append(layout)
+            if len(entry) == 3:
+                messages.append((entry[0], PackedRef(layout, entry[2])))
+            else:
+                messages.append((entry[0], ShmRef(fds.pop(0), layout, entry[3])))
+        return messages
 
 
 def _table(kind: int, data: memoryview) -> list[tuple[Any, ...]]:
@@ -136,17 +184,17 @@ def _table(kind: int, data: memoryview) -> list[tuple[Any, ...]]:
     return table
 
 
-def _messages(table: list[tuple[Any, ...]], fds: list[int]) -> list[Message]:
-    blocks = iter(fds)
-    messages: list[Message] = []
-    for meta, *payload in table:
-        if not payload:
-            messages.append((meta, None))
-        elif len(payload) == 1:
-            messages.append((meta, ShmRef(next(blocks), payload[0])))
-        else:
-            messages.append((meta, PackedRef(Packed(payload[0], payload[1]))))
-    return messages
+def _descriptors(ancillary: list[Any], flags: int) -> list[int]:
+    """Descriptors that came with a packet; if some did not fit, all are given back."""
+    numbers = array.array("i")
+    for _, kind, data in ancillary:
+        if kind == socket.SCM_RIGHTS:
+            numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
+    if flags & socket.MSG_CTRUNC:
+        for fd in numbers:
+            os.close(fd)
+        raise ran_out(OSError(24, "too many open files"), "take an item in")
+    return list(numbers)
 
 
 def _read_block(fd: int) -> bytes:

@@ -1,7 +1,7 @@
 """The main program of a worker process: one actor, one socket to the driver.
 
-Started as `python -m rillflow.engines.local_worker SOCKET LIFELINE`. It imports nothing heavy by itself:
-what the actor needs comes with the actor.
+Started as `python -m rillflow.engines.local_worker SOCKET LIFELINE`. It imports nothing heavy by
+itself: what the actor needs comes with the actor.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import socket
 import sys
 from typing import Any, TextIO
 
-from rillflow.engines.host import ActorHost, OperatorFailed
-from rillflow.engines.local_wire import Packet, Receiver, make_ref
-from rillflow.engines.serial import pack
-from rillflow.errors import describe_exception
-from rillflow.types import ActorInfo, Ref, Source
+from rillflow.engines.host import Host
+from rillflow.engines.local_wire import Receiver, Sender, make_ref
+from rillflow.engines.packing import pack
+from rillflow.engines.replies import Reply, spoiled
+from rillflow.types import ActorInfo, Ref
 
 _F_SETSIG = 10
 
@@ -55,12 +55,29 @@ def let_the_driver_go_first() -> None:
 
 
 class _Named(io.TextIOBase):
-    """A stream that puts the actor's name before each line."""
+    """A stream that puts the actor's name before each line; otherwise like the one below it."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self.stream = stream
         self.prefix = f"({name}) "
         self.line = ""
+        self.buffer = _NamedBytes(self)
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """That of the stream below."""
+        return self.stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        """What it does with text that the encoding does not know."""
+        return self.stream.errors
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
 
     def write(self, text: str) -> int:
         self.line += text
@@ -81,49 +98,84 @@ class _Named(io.TextIOBase):
             self.write("\n")
 
 
+class _NamedBytes(io.RawIOBase):
+    """`sys.stdout.buffer` of an actor: bytes that are text in the stream's encoding."""
+
+    def __init__(self, text: _Named) -> None:
+        self.text = text
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.text.write(bytes(data).decode(self.text.encoding or "utf-8", "replace"))
+        return len(data)
+
+    def flush(self) -> None:
+        self.text.flush()
+
+
+def _pack(value: Any) -> Ref:
+    return make_ref(pack(value, by_value=False))
+
+
 class Worker:
-    """Handles the driver's messages one by one."""
+    """Handles the driver's orders one by one."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.receiver = Receiver(sock)
-        self.host: ActorHost | None = None
+        self.sender = Sender()
+        self.host: Host | None = None
 
     def run(self) -> None:
         """Until the driver says stop, or is gone."""
-        kinds = ("start", "install", "request", "tell", "call")
-        handlers = {kind: getattr(self, f"on_{kind}") for kind in kinds}
-        stopping = False
-        while not stopping and (messages := self.receiver.receive()) is not None:
-            for (kind, *fields), payload in messages:
-                stopping = kind == "stop"
-                if stopping:
-                    break
-                handlers[kind](payload, *fields)
+        while (orders := self.receiver.receive()) is not None:
+            for order, payload in orders:
+                if order[0] == "stop":
+                    self._close()
+                    return
+                if self.host is None:
+                    assert payload is not None
+                    self.host = self._start(payload, *order[1:])
+                else:
+                    reply = self.host.handle(order, payload, _pack)
+                    if reply is not None:
+                        self.answer(reply)
+                if self.host.due == 2:
+                    self._acknowledge(self.host)
+            if self.host is not None and self.host.due:
+                self._acknowledge(self.host)
+        self._close()
+
+    def _close(self) -> None:
         if self.host is not None:
             self.host.close()
 
-    def on_start(
-        self,
-        payload: Ref,
-        who: tuple[Any, ...],
-        paths: list[str],
-        directory: str,
-    ) -> None:
+    def _acknowledge(self, host: Host) -> None:
+        reply = host.acknowledge()
+        if reply is not None:
+            self.answer(reply)
+
+    def _start(
+        self, payload: Ref, who: tuple[Any, ...], mailbox: int, paths: list[str], directory: str
+    ) -> Host:
+        """Become the actor; where that fails, say so and end."""
         sys.path[:] = paths
         with contextlib.suppress(OSError):  # the driver's directory may be gone by now
             os.chdir(directory)
         info = ActorInfo(*who)
         sys.stdout, sys.stderr = _Named(sys.stdout, info.name), _Named(sys.stderr, info.name)
         random.seed(info.seed)
-        try:
-            code, handle = payload.get()
-            self.host = ActorHost(info, code, handle)
-            self._seed_numpy(info.seed)
-        except Exception as error:
-            self.send(("lost", describe_exception(error)))
+        code, handle = payload.get()
+        host = Host(info, handle, mailbox)
+        reply = host.start(code)
+        self.answer(reply)
+        if reply[0][0] == "lost":
             sys.stdout.close()
             os._exit(1)
+        self._seed_numpy(info.seed)
+        return host
 
     @staticmethod
     def _seed_numpy(seed: int) -> None:
@@ -131,52 +183,13 @@ class Worker:
         if numpy is not None:
             numpy.random.seed(seed)
 
-    def on_install(self, payload: Ref, pipeline: str) -> None:
-        assert self.host is not None
+    def answer(self, reply: Reply) -> None:
+        """Tell the driver; what cannot be sent becomes a failure that can."""
         try:
-            self.host.install(pipeline, payload.get())
-        except Exception as error:
-            self.send(("failed", None, describe_exception(error, pipeline)))
-
-    def on_request(
-        self,
-        payload: Ref | None,
-        request: int,
-        pipeline: str,
-        seq: int,
-        sources: list[tuple[str, int, int, int]],
-    ) -> None:
-        assert self.host is not None
-        provenance = tuple([Source(*source) for source in sources])
-        try:
-            header, value = self.host.request(pipeline, seq, payload, provenance)
-            result = make_ref(pack(value, by_value=False)) if header.items else None
-        except OperatorFailed as failed:
-            self.send(("failed", request, describe_exception(failed.error, failed.operator)))
-        except Exception as error:
-            self.send(("failed", request, describe_exception(error)))
-        else:
-            self.send(("done", request, tuple(header)), result)
-
-    def on_tell(self, payload: Ref, method: str, spread: bool, version: int | None) -> None:
-        assert self.host is not None
-        try:
-            self.host.tell(method, payload, spread, version)
-        except Exception as error:
-            self.send(("failed", None, describe_exception(error, method)))
-
-    def on_call(self, payload: Ref, request: int, method: str) -> None:
-        assert self.host is not None
-        try:
-            result = make_ref(pack(self.host.call(method, payload), by_value=False))
-        except Exception as error:
-            self.send(("failed", request, describe_exception(error, method)))
-        else:
-            self.send(("done", request, ()), result)
-
-    def send(self, meta: tuple[Any, ...], payload: Ref | None = None) -> None:
-        """Answer the driver."""
-        Packet([(meta, payload)]).send(self.sock)
+            packet = self.sender.packet([reply])
+        except BaseException as error:
+            packet = self.sender.packet([spoiled(reply, error)])
+        packet.send(self.sock)
 
 
 def main() -> None:

@@ -6,10 +6,10 @@ call, so that everything happens at most once.
 - *An answer* is two objects: a small one with the header, which wakes the driver, and the item.
   A large item stays where it is until somebody reads it, and goes from actor to actor as a
   reference; a small one rides along with its header.
-- *A message* leaves together with the next request to its actor, or when the driver has to wait:
-  one call instead of two. (If it forwards another actor's data it leaves by itself: what is lost
-  with that actor's node must not take a request with it.) It has no answer. If its handler
-  raises, the next answer of the actor says so, or, when none is due, the watch call does.
+- *A message* leaves together with a request to its actor that is made in the same step of the
+  driver: one call instead of two. (If it forwards another actor's data it leaves by itself: what is
+  lost with that actor's node must not take a request with it.) It has no answer. That it was
+  handled, or that its handler raised, is told by the next answer, or else by the watch call.
 - *User exceptions* come back as data. What Ray itself raises is infrastructure: the actor is lost.
 - *The watch call* stays open while the actor lives, in a concurrency group of its own. Ray fails
   it when the process dies (after 10 ms on one machine), so that the death of an idle actor is an
@@ -33,12 +33,14 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Failed, Lost
-from rillflow.engines.ray_host import SMALL, RayActor, actor_class, decode, encode, is_small
-from rillflow.engines.same_process import Inside, call_job, install_job, request_job, tell_job
-from rillflow.engines.serial import lend, pack, unpack
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Port, Told
+from rillflow.engines.packing import pack
+from rillflow.engines.ray_actor import RayActor
+from rillflow.engines.ray_host import SMALL, actor_class, decode, encode, is_small
+from rillflow.engines.replies import event_of
+from rillflow.engines.same_process import SameProcess
 from rillflow.errors import EngineError, UserFailure, describe_exception
-from rillflow.types import Header, Provenance, Ref, read
+from rillflow.types import Header, Ref, read
 
 try:
     import ray
@@ -68,11 +70,16 @@ class RayRef(Ref):
         self.remote = remote
         """an actor made it: it is lost if that actor's node is"""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is here; what is in the object store is Ray's to bound."""
+        return len(self.sent) if isinstance(self.sent, bytes) else 0
+
     def get(self) -> Any:
         if isinstance(self.sent, bytes):
-            return unpack(decode(self.sent))
+            return decode(self.sent).get()
         try:
-            return unpack(decode(ray.get(self.sent, timeout=_PATIENCE)))
+            return decode(ray.get(self.sent, timeout=_PATIENCE)).get()
         except ray.exceptions.RayError as error:  # lost, or not here in time
             raise EngineError(
                 f"the data of an item is lost: {_reason(error)}. A request happens at most once, "
@@ -104,10 +111,11 @@ class RayEngine(Engine):
         _refuse_client(address)
         self.address, self.num_cpus = address, num_cpus
         self.init_options = dict(init_options or {})
-        self._actors: dict[str, RayActor] = {}
+        self.actors: dict[str, RayActor] = {}
+        self.unsent: list[RayActor] = []
+        """actors with orders that have not left"""
         self._arrived: queue.SimpleQueue[Callable[[], list[Event]]] = queue.SimpleQueue()
-        self._inside = Inside(self._emit, self._emit)
-        self._unsent: list[RayActor] = []
+        self._here = SameProcess(self._emit, self._emit)
         self._shipped: dict[bytes, Any] = {}
         self._remote_class: Any = None
         self._ours = self._alone = self._closed = False
@@ -125,85 +133,29 @@ class RayEngine(Engine):
             num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups={"watch": 1}
         )(actor_class())
 
-    def start(self, spec: ActorSpec) -> None:
+    def start(self, spec: ActorSpec) -> Port:
         if spec.placement != "process":
-            self._inside.start(spec)
-            return
+            return self._here.start(spec)
         self._check_room(spec)
         paths = [path or os.getcwd() for path in sys.path]
         handle = self._remote_class.options(**_options(spec.resources)).remote(spec.name, paths)
-        actor = self._actors[spec.name] = RayActor(spec, handle)
-        self._when_done(actor.watch.remote(), actor, self._watched)
-        meta = (spec.info, cloudpickle.dumps(spec.handle))
+        actor = self.actors[spec.name] = RayActor(self, spec, handle)
+        self.when_done(actor.watch.remote(), actor, self._watched)
+        meta = (spec.info, cloudpickle.dumps(spec.handle), spec.mailbox)
         started = handle.start.remote(pickle.dumps(meta), self._ship(spec.code))
-        self._when_done(started, actor, self._started)
-
-    def install(self, actor: str, pipeline: str, code: bytes) -> None:
-        if actor in self._inside.actors:
-            self._inside.post(actor, install_job(pipeline, code))
-        elif there := self._actors.get(actor):
-            there.handle.install.options(num_returns=0).remote(pipeline, self._ship(code))
-
-    def request(
-        self, actor: str, request: int, pipeline: str, seq: int,
-        payload: Ref | None = None, provenance: Provenance = (),
-    ) -> None:  # fmt: skip
-        if actor in self._inside.actors:
-            self._inside.post(actor, request_job(request, pipeline, seq, payload, provenance))
-        elif there := self._actors.get(actor):
-            if there.lossy:
-                self._deliver(there)
-            messages, sent = there.collected()
-            if payload is not None:
-                sent.append(_sendable(payload))
-            meta = pickle.dumps((messages, pipeline, seq, provenance), 5)
-            header, item = there.request.remote(meta, *sent)
-            there.due.append(request)
-            self._when_done(header, there, self._answered, request, item)
-
-    def tell(
-        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
-    ) -> None:  # fmt: skip
-        if actor in self._inside.actors:
-            self._inside.post(actor, tell_job(method, payload, spread, version))
-        elif there := self._actors.get(actor):
-            if not there.outbox:
-                self._unsent.append(there)
-            there.outbox.append(((method, spread, version), _sendable(payload)))
-            there.lossy |= isinstance(payload, RayRef) and payload.remote
-
-    def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
-        if actor in self._inside.actors:
-            self._inside.post(actor, call_job(request, method, payload))
-        elif there := self._actors.get(actor):
-            self._deliver(there)
-            ask = there.handle.call.options(num_returns=2)
-            header, item = ask.remote(method, _sendable(payload))
-            there.due.append(request)
-            self._when_done(header, there, self._answered, request, item)
+        self.when_done(started, actor, self._started)
+        return actor
 
     def put(self, value: Any) -> Ref:
         sent = encode(pack(read(value)))
         return RayRef(sent if is_small(sent) else ray.put(sent))
 
-    def lend(self, actor: str, value: Any) -> Ref:
-        return lend(value) if actor in self._inside.actors else self.put(value)
-
-    def give(self, actor: str, value: Any) -> Ref:
-        return lend(value, copy=True) if actor in self._inside.actors else self.put(value)
-
-    def kill(self, actor: str) -> None:
-        self._inside.kill(actor)
-        there = self._actors.pop(actor, None)
-        if there is not None:
-            ray.kill(there.handle, no_restart=True)
-
     def wait(self, timeout: float | None) -> list[Event]:
-        if self._inside.inline:
-            self._inside.run_inline(self._arrived.qsize)
+        self.flush()
+        if self._here.jobs:
+            self._here.work(self._arrived.qsize)
+            self.flush()
             timeout = 0.0
-        while self._unsent:
-            self._deliver(self._unsent.pop(0))
         events: list[Event] = []
         with contextlib.suppress(queue.Empty):
             events += self._arrived.get(timeout=timeout)()
@@ -211,20 +163,27 @@ class RayEngine(Engine):
                 events += self._arrived.get_nowait()()
         return events
 
+    def flush(self) -> None:
+        while self.unsent:
+            self.unsent.pop().deliver()
+
+    def wake(self) -> None:
+        self._arrived.put(list)
+
     def now(self) -> float:
         return time.monotonic()
 
     @property
     def inline_seconds(self) -> float:
-        return self._inside.seconds
+        return self._here.seconds
 
     def inline_busy(self) -> dict[str, float]:
-        return dict(self._inside.busy)
+        return dict(self._here.busy)
 
     def pids(self) -> dict[str, int]:
         """On their own machines; an actor that is not running yet is left out."""
         pids, deadline = {}, time.monotonic() + _STARTING
-        for name, actor in self._actors.items():
+        for name, actor in list(self.actors.items()):
             with contextlib.suppress(ray.exceptions.RayError):  # if it died `wait` will say so
                 pids[name] = ray.get(actor.pid, timeout=max(0.0, deadline - time.monotonic()))
         return pids
@@ -236,7 +195,7 @@ class RayEngine(Engine):
             self._closed = True
         with contextlib.suppress(Exception):  # at the exit of the interpreter Ray may be half gone
             self._end_actors()
-        self._inside.close()
+        self._here.close()
         self._arrived = queue.SimpleQueue()
         with contextlib.suppress(Exception):
             if self._ours and ray.is_initialized():
@@ -265,7 +224,7 @@ class RayEngine(Engine):
         if not self._alone or not spec.resources:
             return
         needed = Counter(spec.resources)
-        for actor in self._actors.values():
+        for actor in self.actors.values():
             needed.update(actor.resources)
         there = ray.cluster_resources()  # type: ignore[no-untyped-call]
         for resource, amount in needed.items():
@@ -285,19 +244,15 @@ class RayEngine(Engine):
             self._shipped[code] = ray.put(code)
         return self._shipped[code]
 
-    def _deliver(self, actor: RayActor) -> None:
-        """Send messages without a request."""
-        lossy = actor.lossy
-        messages, sent = actor.collected()
-        if messages and self._actors.get(actor.name) is actor:
-            tell = actor.handle.tell.options(num_returns=int(lossy))
-            told = tell.remote(pickle.dumps(messages, 5), *sent)
-            if lossy:  # data that is lost must not vanish without a word
-                self._when_done(told, actor, self._told)
+    def end(self, actor: RayActor) -> None:
+        """Kill an actor; nothing more is heard of it."""
+        if self.actors.get(actor.name) is actor:
+            del self.actors[actor.name]
+        ray.kill(actor.handle, no_restart=True)
 
     def _end_actors(self) -> None:
         """Let the actors close what they hold, then end them."""
-        actors, self._actors = self._actors, {}
+        actors, self.actors = self.actors, {}
         self._shipped.clear()
         if not actors or not ray.is_initialized():
             return
@@ -308,14 +263,14 @@ class RayEngine(Engine):
 
     # -- what comes back -----------------------------------------------------------------------
 
-    def _when_done(self, ref: Any, actor: RayActor, handler: Handler, *what: Any) -> None:
+    def when_done(self, ref: Any, actor: RayActor, handler: Handler, *what: Any) -> None:
         """Have `wait` call `handler(actor, result, *what)` when a call has returned or failed.
 
         `ref.future()` does the same and costs 0.15 ms more, a tenth of a round trip.
         """
 
         def take(result: Any) -> list[Event]:
-            if self._actors.get(actor.name) is not actor:
+            if self.actors.get(actor.name) is not actor:
                 return []  # killed, or lost: nothing more is heard of it
             return handler(actor, result, *what)
 
@@ -324,57 +279,56 @@ class RayEngine(Engine):
     def _emit(self, event: Event) -> None:
         self._arrived.put(lambda: [event])
 
-    def _answered(self, actor: RayActor, result: Any, request: int, item: Any) -> list[Event]:
+    def answered(self, actor: RayActor, result: Any, request: int, item: Any) -> list[Event]:
+        """A request or a call has returned."""
         if isinstance(result, Exception):
             return actor.in_turn(request, self._broken(actor, result, request))
-        about, full, along, failures = pickle.loads(result)
-        events: list[Event] = _failed(actor, failures)
-        if isinstance(about, UserFailure):
-            events.append(Failed(actor.name, actor.incarnation, request, about))
-        else:
+        meta, full, along = pickle.loads(result)
+        payload: Ref | None = None
+        if full:
             payload = RayRef(item, remote=True) if along is None else RayRef(along)
-            done = Completed(actor.name, actor.incarnation, request, Header(*about), payload)
-            events.append(done if full else done._replace(payload=None))
-        return actor.in_turn(request, events)
+        return actor.in_turn(request, [event_of(actor.name, actor.incarnation, (meta, payload))])
 
     def _started(self, actor: RayActor, result: Any) -> list[Event]:
-        if isinstance(result, bytes):
-            return self._lost(actor, "its constructor raised", pickle.loads(result))
-        return [] if result is None else self._lost(actor, _reason(result))
+        if isinstance(result, Exception):
+            return self._lost(actor, _reason(result))
+        event = event_of(actor.name, actor.incarnation, pickle.loads(result))
+        if isinstance(event, Lost):
+            actor.kill()
+        return [event]
 
-    def _told(self, actor: RayActor, result: Any) -> list[Event]:
-        return self._broken(actor, result, None) if isinstance(result, Exception) else []
+    def delivered(self, actor: RayActor, result: Any, messages: int) -> list[Event]:
+        """Orders without an answer have arrived, or their data is lost."""
+        if not isinstance(result, Exception):
+            return []
+        events = self._broken(actor, result, None)
+        return [e._replace(handled=-messages) if isinstance(e, Told) else e for e in events]
 
     def _watched(self, actor: RayActor, result: Any) -> list[Event]:
         if isinstance(result, Exception):
             return self._lost(actor, _reason(result))
-        self._when_done(actor.watch.remote(), actor, self._watched)
-        return _failed(actor, pickle.loads(result))
+        self.when_done(actor.watch.remote(), actor, self._watched)
+        return [event_of(actor.name, actor.incarnation, reply) for reply in pickle.loads(result)]
 
     def _broken(self, actor: RayActor, error: Exception, request: int | None) -> list[Event]:
         """Ray failed a call: the actor is lost, unless it was only the data on its way to it."""
-        if isinstance(error, ray.exceptions.RayTaskError | ray.exceptions.ObjectLostError):
-            return [Failed(actor.name, actor.incarnation, request, describe_exception(error))]
-        return self._lost(actor, _reason(error))
+        if not isinstance(error, ray.exceptions.RayTaskError | ray.exceptions.ObjectLostError):
+            return self._lost(actor, _reason(error))
+        failure = describe_exception(error)
+        if request is None:
+            return [Told(actor.name, actor.incarnation, -1, (failure,))]
+        header = Header(failure=failure)
+        return [Completed(actor.name, actor.incarnation, request, header, None)]
 
     def _lost(self, actor: RayActor, why: str, failure: UserFailure | None = None) -> list[Event]:
-        self.kill(actor.name)  # it may only be out of reach
+        actor.kill()  # it may only be out of reach
         return [Lost(actor.name, actor.incarnation, why, failure)]
-
-
-def _failed(actor: RayActor, failures: list[UserFailure]) -> list[Event]:
-    return [Failed(actor.name, actor.incarnation, None, failure) for failure in failures]
 
 
 def _options(resources: Mapping[str, float]) -> dict[str, Any]:
     """What an actor needs, in Ray's terms; nothing by default, so that any number of them fits."""
     known = {key: resources[key] for key in ("num_cpus", "num_gpus", "memory") if key in resources}
     return known | {"resources": {k: v for k, v in resources.items() if k not in known}}
-
-
-def _sendable(payload: Ref) -> Any:
-    """A payload as an argument; Ray puts the value in the place of a reference of its own."""
-    return payload.sent if isinstance(payload, RayRef) else encode(pack(payload.get()))
 
 
 def _reason(error: Exception) -> str:

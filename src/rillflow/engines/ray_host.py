@@ -5,22 +5,21 @@ Nothing here imports `ray`; Ray only calls it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import random
 import sys
 import threading
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.contract import ActorSpec, Event, Lost
-from rillflow.engines.host import ActorHost, OperatorFailed
-from rillflow.engines.serial import Packed, PackedRef, pack
-from rillflow.errors import UserFailure, describe_exception
+from rillflow.engines.contract import Order
+from rillflow.engines.host import Host
+from rillflow.engines.packing import Packed, PackedRef, copied, pack
+from rillflow.engines.replies import Reply, spoiled
+from rillflow.types import Ref
 
 Sent = bytes | tuple[Any, ...]
 """a value as an argument or result of a call: one string of bytes, or a pickle and its buffers"""
@@ -31,19 +30,25 @@ more. Ray would move what exceeds 100 kB to the store by itself."""
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def encode(packed: Packed) -> Sent:
+def encode(packed: Packed | PackedRef) -> Sent:
     """Prepare a packed value for Ray, which ships bytes as they are, and takes buffers straight
     into shared memory and out of it."""
-    if not packed.buffers or packed.nbytes <= SMALL:
-        return pickle.dumps((packed.body, [bytes(buffer) for buffer in packed.buffers]), 5)
-    return (packed.body, *map(pickle.PickleBuffer, packed.buffers))
+    if packed.nbytes <= SMALL:
+        return pickle.dumps((packed.layout, copied(packed.parts)), 5)
+    return (packed.layout, *map(pickle.PickleBuffer, packed.parts))
 
 
-def decode(sent: Sent) -> Packed:
+def decode(sent: Sent) -> PackedRef:
     """The opposite of `encode`; nothing is copied that was not small."""
     if isinstance(sent, bytes):
-        return Packed(*pickle.loads(sent))
-    return Packed(sent[0], sent[1:])
+        return PackedRef(*pickle.loads(sent))
+    return PackedRef(sent[0], [_buffer(part) for part in sent[1:]])
+
+
+def _buffer(part: Any) -> Any:
+    """What Ray gives back of a buffer, read-only and one byte after the other."""
+    view = memoryview(part)
+    return view.cast("B").toreadonly() if view.nbytes else b""
 
 
 def is_small(sent: Sent) -> bool:
@@ -51,113 +56,113 @@ def is_small(sent: Sent) -> bool:
     return isinstance(sent, bytes) and len(sent) <= SMALL * 3 // 2
 
 
+class _Item(Ref):
+    """A result in the form in which Ray takes it."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self, sent: Sent) -> None:
+        self.sent = sent
+
+    def get(self) -> Any:
+        return decode(self.sent).get()
+
+
+def _pack(value: Any) -> Ref:
+    return _Item(encode(pack(value, by_value=False)))
+
+
 class RayHost:
-    """One actor behind the calls of the driver. Exceptions of user code are answers, as data."""
+    """One actor behind the calls of the driver; its host answers, whatever user code does."""
 
     def __init__(self) -> None:
-        self._host: ActorHost | None = None
-        self._failures: list[UserFailure] = []
+        self._host: Host | None = None
         self._lock = threading.Lock()
+        self._news: list[Reply] = []
+        """reports of messages that no answer carries"""
         self._wake = threading.Event()
 
-    def start(self, meta: bytes, code: bytes) -> bytes | None:
+    def start(self, meta: bytes, code: bytes) -> bytes:
         """Build the actor; a call like any other, so that an error of its constructor is data."""
-        info, handle = pickle.loads(meta)
+        info, handle, mailbox = pickle.loads(meta)
         for variable in _THREADS:  # Ray has set OMP_NUM_THREADS to the cores of this actor
             os.environ.setdefault(variable, os.environ.get("OMP_NUM_THREADS", "1"))
         random.seed(info.seed)
-        try:
-            handle = cloudpickle.loads(handle)
-            self._host = ActorHost(info, code, handle)
-        except Exception as error:
-            return pickle.dumps(describe_exception(error))
+        self._host = Host(info, cloudpickle.loads(handle), mailbox)
+        reply = self._host.start(code)
         numpy: Any = sys.modules.get("numpy")
         if numpy is not None:
             numpy.random.seed(info.seed)
-        return None
+        return pickle.dumps(reply, 5)
 
-    def install(self, pipeline: str, code: bytes) -> None:
-        """Learn a pipeline."""
-        with self._noting(pipeline):
-            self._actor.install(pipeline, code)
+    def deliver(self, meta: bytes, *sent: Sent) -> None:
+        """Handle orders that have no answer."""
+        for order, payload in _orders(meta, sent):
+            self._actor.handle(order, payload, _pack)
+        self._report()
 
-    def tell(self, meta: bytes, *sent: Sent) -> None:
-        """Handle messages, in order."""
-        for about, one in zip(pickle.loads(meta), sent, strict=True):
-            self._handle(about, one)
-
-    def request(self, meta: bytes, *sent: Sent) -> tuple[bytes, Sent | None]:
-        """Handle the messages that came with a request, then make the item."""
-        messages, pipeline, seq, provenance = pickle.loads(meta)
-        for about, one in zip(messages, sent, strict=False):
-            self._handle(about, one)
-        rest = sent[len(messages) :]
-        payload = PackedRef(decode(rest[0])) if rest else None
+    def work(self, meta: bytes, *sent: Sent) -> tuple[bytes, Sent | None]:
+        """Handle the orders that came with a request, then the request itself."""
+        reply: Reply | None = None
+        for order, payload in _orders(meta, sent):
+            reply = self._actor.handle(order, payload, _pack)
+        assert reply is not None
+        self._report()
         try:
-            header, value = self._actor.request(pipeline, seq, payload, provenance)
-            return self._answer(tuple(header), value, bool(header.items))
-        except OperatorFailed as failed:
-            return self._answer(describe_exception(failed.error, failed.operator))
-        except Exception as error:
-            return self._answer(describe_exception(error))
-
-    def call(self, method: str, sent: Sent) -> tuple[bytes, Sent | None]:
-        """Answer a question."""
-        try:
-            return self._answer((), self._actor.call(method, PackedRef(decode(sent))), True)
-        except Exception as error:
-            return self._answer(describe_exception(error, method))
+            return _answer(reply)
+        except BaseException as error:
+            return _answer(spoiled(reply, error))
 
     def watch(self) -> bytes:
-        """Return when a message has failed and no answer has said so; else, never."""
-        while not self._failures:
+        """Return when there is news of messages that no answer has carried; else, never."""
+        while True:
+            with self._lock:
+                news, self._news = self._news, []
+            if news:
+                return pickle.dumps(news, 5)
             self._wake.wait()
             self._wake.clear()
-        return pickle.dumps(self._take_failures())
 
     def close(self) -> None:
         """Let the actor release what it holds."""
         if self._host is not None:
             self._host.close()
 
-    def _handle(self, about: tuple[str, bool, int | None], sent: Sent) -> None:
-        method, spread, version = about
-        with self._noting(method):
-            self._actor.tell(method, PackedRef(decode(sent)), spread, version)
-
     @property
-    def _actor(self) -> ActorHost:
+    def _actor(self) -> Host:
         assert self._host is not None, "its constructor raised; the driver is about to end it"
         return self._host
 
-    def _answer(
-        self, about: Any, value: Any = None, full: bool = False
-    ) -> tuple[bytes, Sent | None]:
-        """What wakes the driver, and the item itself unless it is small enough to ride along."""
-        item = encode(pack(value, by_value=False)) if full else None
-        along = None
-        if item is not None and is_small(item):
-            along, item = item, None
-        news = (about, full, along, self._take_failures() if self._failures else ())
-        try:
-            return pickle.dumps(news, 5), item
-        except Exception:  # metrics of a class that was shipped by value
-            return cloudpickle.dumps(news), item
+    def _report(self) -> None:
+        """What the driver waits to hear, and no answer says, goes out by the watch call."""
+        host = self._actor
+        if host.due:
+            reply = host.acknowledge()
+            if reply is not None:
+                with self._lock:
+                    self._news.append(reply)
+                self._wake.set()
 
-    def _take_failures(self) -> list[UserFailure]:
-        with self._lock:
-            failures, self._failures = self._failures, []
-        return failures
 
-    @contextlib.contextmanager
-    def _noting(self, operator: str) -> Iterator[None]:
-        """A message has no answer: keep its exception for the next answer, or for `watch`."""
-        try:
-            yield
-        except Exception as error:
-            with self._lock:
-                self._failures.append(describe_exception(error, operator))
-            self._wake.set()
+def _orders(meta: bytes, sent: tuple[Sent, ...]) -> Iterator[tuple[Order, Ref | None]]:
+    """Orders with their payloads; those that have one say so."""
+    payloads = iter(sent)
+    for order, full in pickle.loads(meta):
+        yield order, decode(next(payloads)) if full else None
+
+
+def _answer(reply: Reply) -> tuple[bytes, Sent | None]:
+    """What wakes the driver, and the item itself unless it is small enough to ride along."""
+    meta, payload = reply
+    item = None if payload is None else payload.sent  # type: ignore[attr-defined]
+    along = None
+    if item is not None and is_small(item):
+        along, item = item, None
+    news = (meta, payload is not None, along)
+    try:
+        return pickle.dumps(news, 5), item
+    except Exception:  # metrics of a class that was shipped by value
+        return cloudpickle.dumps(news), item
 
 
 def actor_class() -> type:
@@ -187,52 +192,13 @@ def actor_class() -> type:
         def start(self, meta: bytes, code: bytes) -> Any:
             return self.host.start(meta, code)
 
-        def install(self, pipeline: str, code: bytes) -> None:
-            self.host.install(pipeline, code)
+        def deliver(self, meta: bytes, *sent: Any) -> None:
+            self.host.deliver(meta, *sent)
 
-        def tell(self, meta: bytes, *sent: Any) -> None:
-            self.host.tell(meta, *sent)
-
-        def request(self, meta: bytes, *sent: Any) -> Any:
-            return self.host.request(meta, *sent)
-
-        def call(self, method: str, sent: Any) -> Any:
-            return self.host.call(method, sent)
+        def work(self, meta: bytes, *sent: Any) -> Any:
+            return self.host.work(meta, *sent)
 
         def close(self) -> None:
             self.host.close()
 
     return RillflowActor
-
-
-class RayActor:
-    """One incarnation of an actor, as the driver sees it."""
-
-    def __init__(self, spec: ActorSpec, handle: Any) -> None:
-        self.name, self.incarnation, self.resources = spec.name, spec.incarnation, spec.resources
-        self.handle = handle
-        self.request = handle.request.options(num_returns=2)
-        self.watch = handle.watch.options(concurrency_group="watch")
-        self.pid = handle.pid.options(concurrency_group="watch").remote()
-        self.outbox: list[tuple[tuple[Any, ...], Any]] = []
-        """messages that have not left yet: what they are, and their payloads"""
-        self.lossy = False
-        """whether one of them points to data that may be lost before it arrives"""
-        self.due: deque[int] = deque()
-        """requests that have not been answered, in the order they were made"""
-        self.early: dict[int, list[Event]] = {}
-
-    def in_turn(self, request: int, events: list[Event]) -> list[Event]:
-        """Answers in the order of their requests; Ray may report two the other way round."""
-        if any(isinstance(event, Lost) for event in events):
-            return events
-        self.early[request] = events
-        ready: list[Event] = []
-        while self.due and self.due[0] in self.early:
-            ready += self.early.pop(self.due.popleft())
-        return ready
-
-    def collected(self) -> tuple[list[tuple[Any, ...]], list[Any]]:
-        """The messages that leave now."""
-        outbox, self.outbox, self.lossy = self.outbox, [], False
-        return [about for about, _ in outbox], [sent for _, sent in outbox]

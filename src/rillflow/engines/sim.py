@@ -7,40 +7,31 @@ asked. What happens at the same virtual time is ordered by the seed; nothing els
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Failed, Lost
-from rillflow.engines.host import ActorHost, OperatorFailed
-from rillflow.engines.serial import PackedRef, ValueRef
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Order, Port
+from rillflow.engines.host import Host
+from rillflow.engines.packing import PackedRef, hand_over
+from rillflow.engines.replies import Reply, event_of, spoiled
 from rillflow.engines.sim_faults import Fail, Fault, Hang, InjectedFailure, Kill
+from rillflow.engines.sim_generators import Generators
 from rillflow.engines.sim_latency import Latency, LatencyModel
 from rillflow.engines.sim_time import Cores, Timeline
-from rillflow.errors import UserFailure, describe_exception
-from rillflow.types import Header, Provenance, Ref
+from rillflow.types import Header, Ref
 
-Job = Callable[["SimActor"], None]
-
-
-class Asked(NamedTuple):
-    """A request as it waits in an actor's inbox."""
-
-    request: int
-    pipeline: str
-    seq: int
-    payload: Ref | None
-    provenance: Provenance
+Job = tuple[Order, Ref | None]
 
 
-class SimActor:
+class SimActor(Port):
     """One incarnation of an actor in virtual time."""
 
-    def __init__(self, spec: ActorSpec) -> None:
+    def __init__(self, engine: Sim, spec: ActorSpec) -> None:
+        self.engine = engine
         self.spec = spec
-        self.host: Any = None
+        self.host: Any = engine.make_host(spec)
         self.inbox: deque[Job] = deque()
         self.on_the_way: deque[Job] = deque()
         """sent but not arrived; what was sent first arrives first, also at one instant"""
@@ -48,6 +39,26 @@ class SimActor:
         self.working = False
         self.alive = True
         self.operators: dict[str, tuple[str, ...]] = {}
+        """by pipeline: the group's name and the names of its transforms, for latencies"""
+        self.outside = spec.placement == "process"
+
+    def send(self, order: Order, payload: Ref | None = None) -> None:
+        if self.alive:
+            self.engine.arrive(self, (order, payload))
+
+    def pack(self, value: Any) -> Ref:
+        return PackedRef.of(value)
+
+    def kill(self) -> None:
+        self.alive = False
+        self.inbox.clear()
+        self.on_the_way.clear()
+
+    def answer(self, value: Any) -> Ref:
+        """A result on its way out."""
+        if self.outside:
+            return PackedRef.of(value, by_value=False)
+        return hand_over(value, copy=True)
 
 
 class Sim(Engine):
@@ -62,6 +73,7 @@ class Sim(Engine):
     """
 
     name = "sim"
+    actors_in_driver = True
     counts_cpu = True
 
     def __init__(
@@ -78,11 +90,13 @@ class Sim(Engine):
         """virtual seconds the driver worked, by operator"""
         self._replay: deque[float] = deque()
         self._time = Timeline(self.cores)
-        self._actors: dict[str, SimActor] = {}
+        self._actors: list[SimActor] = []
         self._counts: dict[str, int] = {}
         self._ready: list[Event] = []
+        self._quiet: list[Event] = []
+        """events that nobody waits for: they come along with the next one"""
         self._model = LatencyModel(None, random.Random(0))
-        self._globals: list[Callable[[], None]] = []
+        self._generators = Generators()
 
     def replay(self, recorded: Sequence[tuple[str, float]]) -> Sim:
         """Use the durations of an earlier measured run instead of measuring again."""
@@ -92,71 +106,34 @@ class Sim(Engine):
     def open(self, seed: int) -> None:
         self._time.rng = random.Random(seed)
         self._model = LatencyModel(self.latency, random.Random(seed + 1))
-        self._globals = _seed_global_generators(seed)
+        self._generators.seed(seed)
         for fault in self.faults:
             if isinstance(fault, Kill) and fault.at is not None:
                 self._time.at(fault.at, lambda f=fault: self._strike(f))  # type: ignore[misc]
+
+    def enter(self) -> None:
+        self._generators.take_over()
 
     def cut(self, seed: int, clock: float) -> None:
         self._time.clock = max(self._time.clock, clock)
         self._time.rng.seed(seed)
         self._model.rng.seed(seed + 1)
-        _seed_global_generators(seed)
+        self._generators.seed(seed)
 
     # -- the contract --------------------------------------------------------------------------
 
-    def start(self, spec: ActorSpec) -> None:
-        actor = self._actors[spec.name] = SimActor(spec)
-        self._post(actor, self._construct)
+    def make_host(self, spec: ActorSpec) -> Any:
+        """What stands for an actor; a prediction may put a stand-in here."""
+        return Host(spec.info, spec.handle, spec.mailbox)
 
-    def install(self, actor: str, pipeline: str, code: bytes) -> None:
-        def job(it: SimActor) -> None:
-            it.host.install(pipeline, code)
-            names = tuple(name for name, _ in it.host.pipelines[pipeline].steps)
-            it.operators[pipeline] = (it.spec.handle.group.name, *names)
-            self._next_job(it)
-
-        self._post(self._actors[actor], job)
-
-    def request(
-        self, actor: str, request: int, pipeline: str, seq: int,
-        payload: Ref | None = None, provenance: Provenance = (),
-    ) -> None:  # fmt: skip
-        asked = Asked(request, pipeline, seq, payload, provenance)
-        self._arrive(self._actors[actor], lambda it: self._work(it, asked))
-
-    def tell(
-        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
-    ) -> None:
-        def job(it: SimActor) -> None:
-            try:
-                it.host.tell(method, payload, spread, version)
-            except Exception as error:
-                self._ready.append(self._failed(it, None, describe_exception(error, method)))
-            self._next_job(it)
-
-        self._arrive(self._actors[actor], job)
-
-    def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
-        def job(it: SimActor) -> None:
-            try:
-                value = ValueRef(it.host.call(method, payload))
-                answer: Event = Completed(actor, it.spec.incarnation, request, Header(), value)
-            except Exception as error:
-                answer = self._failed(it, request, describe_exception(error, method))
-            self._ready.append(answer)
-            self._next_job(it)
-
-        self._arrive(self._actors[actor], job)
+    def start(self, spec: ActorSpec) -> Port:
+        actor = SimActor(self, spec)
+        self._actors = [a for a in self._actors if a.alive] + [actor]
+        self._post(actor, (("start",), None))
+        return actor
 
     def put(self, value: Any) -> Ref:
         return PackedRef.of(value)
-
-    def kill(self, actor: str) -> None:
-        it = self._actors.get(actor)
-        if it is not None and it.alive:
-            it.alive = False
-            it.inbox.clear()
 
     def now(self) -> float:
         return self._time.clock
@@ -173,7 +150,8 @@ class Sim(Engine):
                 if until is not None:
                     self._time.clock = max(self._time.clock, until)
                 break
-        events, self._ready = self._ready, []
+        events = [*self._quiet, *self._ready]
+        self._quiet, self._ready = [], []
         return events
 
     def spend(self, operator: str, wall: float, cpu: float, parts: int = 1) -> float:
@@ -185,14 +163,15 @@ class Sim(Engine):
         return self._occupy(operator, cpu, wait)
 
     def close(self) -> None:
-        for actor in self._actors.values():
-            if actor.alive and actor.host is not None:
+        actors, self._actors = self._actors, []
+        for actor in actors:
+            if actor.alive:
                 actor.host.close()
-            actor.alive = False
+                actor.kill()
         self._time.clear()
-        for restore in self._globals:
-            restore()
-        self._globals = []
+        self._ready.clear()
+        self._quiet.clear()
+        self._generators.give_back()
 
     # -- time passes ---------------------------------------------------------------------------
 
@@ -210,13 +189,18 @@ class Sim(Engine):
 
     # -- actors at work ------------------------------------------------------------------------
 
-    def _arrive(self, actor: SimActor, job: Job) -> None:
-        if self.transport and actor.spec.placement == "process":
+    def arrive(self, actor: SimActor, job: Job) -> None:
+        """An order is on its way, for as long as that takes."""
+        if self.transport and actor.outside and job[0][0] != "install":
             actor.on_the_way.append(job)
             arrival = self._time.clock + self.transport
-            self._time.at(arrival, lambda: self._post(actor, actor.on_the_way.popleft()))
+            self._time.at(arrival, lambda: self._land(actor))
         else:
             self._post(actor, job)
+
+    def _land(self, actor: SimActor) -> None:
+        if actor.on_the_way:
+            self._post(actor, actor.on_the_way.popleft())
 
     def _post(self, actor: SimActor, job: Job) -> None:
         if not actor.alive:
@@ -227,67 +211,90 @@ class Sim(Engine):
             self._time.at(self._time.clock, lambda: self._next_job(actor))
 
     def _next_job(self, actor: SimActor) -> None:
-        if actor.alive and actor.inbox:
-            actor.inbox.popleft()(actor)
+        """What takes no time, up to the next request: that one takes its time."""
+        while actor.alive and actor.inbox:
+            order, payload = actor.inbox.popleft()
+            if order[0] == "request":
+                self._work(actor, order, payload)
+                self._pass_on_interrupt(actor)
+                return
+            self.do_now(actor, order, payload)
+            if actor.host.interrupted:
+                self._time.at(self._time.clock, lambda: self._next_job(actor))
+                self._pass_on_interrupt(actor)
+        actor.working = False
+
+    def _pass_on_interrupt(self, actor: SimActor) -> None:
+        """Ctrl-C is the user's: the request that it hit has failed, the rest of the run goes on."""
+        if actor.host.interrupted:
+            actor.host.interrupted = False
+            raise KeyboardInterrupt
+
+    def do_now(self, actor: SimActor, order: Order, payload: Ref | None) -> None:
+        """Whatever takes no time: the constructor, messages, calls."""
+        host = actor.host
+        if order[0] == "start":
+            reply = host.start(actor.spec.code)
+            if reply[0][0] == "lost":
+                actor.kill()
+            else:
+                self._quiet.append(event_of(actor.spec.name, actor.spec.incarnation, reply))
+                return
         else:
-            actor.working = False
+            reply = host.handle(order, payload, actor.answer)
+            if order[0] == "install":
+                self._learn_names(actor, order[1])
+        self._say(actor, reply)
+        if host.due:
+            self._acknowledge(actor)
 
-    def _make_host(self, spec: ActorSpec) -> Any:
-        """Bring an actor to life; a simulation may put a stand-in here."""
-        return ActorHost(spec.info, spec.code, spec.handle)
+    def _acknowledge(self, actor: SimActor) -> None:
+        """Report handled messages: at once if somebody waits for it, else when there is time."""
+        urgent = actor.host.due == 2
+        if urgent or not actor.inbox:
+            reply = actor.host.acknowledge()
+            if reply is not None:
+                event = event_of(actor.spec.name, actor.spec.incarnation, reply)
+                (self._ready if urgent else self._quiet).append(event)
 
-    def _construct(self, actor: SimActor) -> None:
-        spec = actor.spec
-        try:
-            actor.host = self._make_host(spec)
-        except Exception as error:
-            actor.alive = False
-            actor.inbox.clear()
-            reason = "its constructor raised"
-            self._ready.append(Lost(spec.name, spec.incarnation, reason, describe_exception(error)))
-            return
-        self._next_job(actor)
+    def _learn_names(self, actor: SimActor, pipeline: str) -> None:
+        line = actor.host.pipelines.get(pipeline)
+        names = () if line is None else tuple(name for name, _ in line.steps)
+        actor.operators[pipeline] = (actor.spec.handle.group.name, *names)
 
-    def _work(self, actor: SimActor, asked: Asked) -> None:
+    def _say(self, actor: SimActor, reply: Reply | None) -> None:
+        if reply is not None:
+            self._ready.append(event_of(actor.spec.name, actor.spec.incarnation, reply))
+
+    def _work(self, actor: SimActor, order: Order, payload: Ref | None) -> None:
         """Really do the work now, and let the answer arrive when its virtual time has passed."""
         name = actor.spec.name
         count = self._counts[name] = self._counts.get(name, 0) + 1
         fault = self._fault(name, count) if self.faults else None
-        answer, cpu, wait = self._perform(actor, asked, fault)
+        answer, cpu, wait = self.perform(actor, order, payload, fault)
         if isinstance(fault, Kill):
             self._kill_during(actor, fault, answer, cpu)
         elif not isinstance(fault, Hang):
-            self._finish_after(actor, answer, cpu, wait)
+            self.finish_after(actor, answer, cpu, wait)
 
-    def _perform(
-        self, actor: SimActor, asked: Asked, fault: Fault | None
+    def perform(
+        self, actor: SimActor, order: Order, payload: Ref | None, fault: Fault | None
     ) -> tuple[Event, float, float]:
         """The answer to a request, the processor time it takes, and the waiting."""
         spec, measured = actor.spec, self._model.measured
         if measured:
             wall, cpu = time.perf_counter(), time.thread_time()
-        answer: Event
-        try:
-            if isinstance(fault, Fail):
-                raise InjectedFailure(fault.message)
-            header, value = actor.host.request(*asked[1:])
-            inside = spec.placement != "process"
-            payload = ValueRef(value) if inside else PackedRef.of(value, by_value=False)
-            answer = Completed(spec.name, spec.incarnation, asked.request, header, payload)
-        except OperatorFailed as failed:
-            failure = describe_exception(failed.error, failed.operator)
-            answer = self._failed(actor, asked.request, failure)
-        except Exception as error:
-            answer = self._failed(actor, asked.request, describe_exception(error))
+        if isinstance(fault, Fail):
+            reply = _injected(actor, order, fault)
+        else:
+            reply = actor.host.handle(order, payload, actor.answer)
+        answer = event_of(spec.name, spec.incarnation, reply)
         if not measured:
-            operators = actor.operators.get(asked.pipeline, ())
+            operators = actor.operators.get(order[2], ())
             return answer, *self._model.of_request(spec.name, operators)
         wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
         cpu = self._measured(f"{spec.name}:cpu", min(cpu, wall))
         return answer, cpu, self._measured(f"{spec.name}:wait", max(0.0, wall - cpu))
-
-    def _failed(self, actor: SimActor, request: int | None, failure: UserFailure) -> Failed:
-        return Failed(actor.spec.name, actor.spec.incarnation, request, failure)
 
     def _measured(self, what: str, seconds: float) -> float:
         if self._replay:
@@ -295,24 +302,28 @@ class Sim(Engine):
         self.recorded.append((what, seconds))
         return seconds
 
-    def _finish_after(self, actor: SimActor, answer: Event, cpu: float, wait: float) -> None:
+    def finish_after(self, actor: SimActor, answer: Event, cpu: float, wait: float) -> None:
+        """The answer leaves after so much waiting and work, and the actor turns to what is next."""
         began = self._time.clock
 
         def finished() -> None:
             if actor.alive:
                 wall = self._time.clock - began if cpu else wait
-                self._deliver(actor, with_times(answer, wall, cpu))
+                self.deliver(actor, with_times(answer, wall, cpu))
                 self._next_job(actor)
 
         self._time.work(cpu, wait, finished)
 
-    def _deliver(self, actor: SimActor, answer: Event) -> None:
-        if self.transport and actor.spec.placement == "process":
+    def deliver(self, actor: SimActor, answer: Event) -> None:
+        """An answer is on its way to the driver."""
+        if self.transport and actor.outside:
             actor.answers.append(answer)
             arrival = self._time.clock + self.transport
             self._time.at(arrival, lambda: self._ready.append(actor.answers.popleft()))
         else:
             self._ready.append(answer)
+        if actor.host.due:  # a message before this request has failed
+            self._acknowledge(actor)
 
     # -- faults --------------------------------------------------------------------------------
 
@@ -323,11 +334,11 @@ class Sim(Engine):
         return None
 
     def _strike(self, fault: Kill) -> None:
-        actor = self._actors.get(fault.actor)
-        if actor is not None and actor.alive:
-            actor.alive = False
-            actor.inbox.clear()
-            self._ready.append(Lost(fault.actor, actor.spec.incarnation, "killed (injected fault)"))
+        for actor in self._actors:
+            if actor.spec.name == fault.actor and actor.alive:
+                actor.kill()
+                life = actor.spec.incarnation
+                self._ready.append(Lost(fault.actor, life, "killed (injected fault)"))
 
     def _kill_during(self, actor: SimActor, fault: Kill, answer: Event, busy: float) -> None:
         def die() -> None:
@@ -339,6 +350,13 @@ class Sim(Engine):
         self._time.at(self._time.clock + busy / 2, die)
 
 
+def _injected(actor: SimActor, order: Order, fault: Fail) -> Reply:
+    """The answer to a request that raises before the actor sees it."""
+    _, number, _, seq, _ = order
+    empty = Header(items=((seq,),), handled=actor.host.handled)
+    return spoiled((("done", number, tuple(empty)), None), InjectedFailure(fault.message))
+
+
 def with_times(answer: Event, wall: float, cpu: float) -> Event:
     """The answer with virtual durations in place of the real ones."""
     if not isinstance(answer, Completed):
@@ -348,21 +366,3 @@ def with_times(answer: Event, wall: float, cpu: float) -> Event:
     times = tuple([t * scale for t in h.op_times])
     header = h._replace(wall=wall, cpu=cpu, op_times=times)
     return Completed(actor, incarnation, request, header, payload)
-
-
-def _seed_global_generators(seed: int) -> list[Callable[[], None]]:
-    """Seed the global generators that user code may draw from; returns how to undo it."""
-    state = random.getstate()
-    random.seed(seed)
-    undo: list[Callable[[], None]] = [lambda: random.setstate(state)]
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy_state = numpy.random.get_state()
-        numpy.random.seed(seed % 2**32)
-        undo.append(lambda: numpy.random.set_state(numpy_state))
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        torch_state = torch.get_rng_state()
-        torch.manual_seed(seed)
-        undo.append(lambda: torch.set_rng_state(torch_state))
-    return undo

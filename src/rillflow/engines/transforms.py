@@ -2,11 +2,17 @@
 
 Marks are an item's provenance, opaque here: sequence numbers in an actor, tickets in the driver.
 Whoever runs a transform supplies an `Accounts`, which is told when marks are dropped or shared.
+
+The state of a transform is a dict with three entries, so that whoever saves it can tell a user's
+data from ours: `fn`, what the callable's own `get_state` gave; `inside`, the items that it holds,
+as pairs of value and marks; `own`, plain data of the transform itself.
 """
 
 from __future__ import annotations
 
+import functools
 import random
+import types
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -14,6 +20,7 @@ from rillflow.graph.node import Node
 
 Marks = tuple[Any, ...]
 Outs = list[tuple[Any, Marks]]
+State = dict[str, Any]
 
 
 class Accounts(Protocol):
@@ -41,6 +48,8 @@ class Transform:
 
     reads = True
     """whether it needs the value; False: a reference is passed on unread"""
+    holds = False
+    """whether it may keep items for later"""
     ended = False
 
     def __init__(
@@ -48,7 +57,7 @@ class Transform:
     ) -> None:
         self.fn: Any = fn
         self.accounts = accounts
-        self.reads = not getattr(fn, "takes_ref", False)
+        self.reads = self.reads and not getattr(fn, "takes_ref", False)
         self.with_context = bool(node.options.get("ctx"))
 
     def feed(self, value: Any, marks: Marks) -> Outs:
@@ -59,24 +68,32 @@ class Transform:
         """The input has ended: give what is left."""
         return []
 
-    def held(self) -> list[Marks]:
-        """Marks of the items kept inside, for the audit of the ledger."""
+    def inside(self) -> Outs:
+        """The items kept inside, with their marks; what only has marks has no value."""
         return []
 
-    def get_state(self) -> Any:
-        """State to save: of the user's callable, by default."""
-        get = getattr(self.fn, "get_state", None)
-        return None if get is None else get()
+    def get_state(self) -> State:
+        """State to save: of the user's callable, of the items inside, of the transform itself."""
+        owner = _owner(self.fn)
+        fn = owner.get_state() if hasattr(owner, "get_state") else None
+        return {"fn": fn, "inside": self.inside(), "own": None}
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: State) -> None:
         """Restore what `get_state` returned."""
-        if state is not None:
-            self.fn.set_state(state)
+        if state["fn"] is not None:
+            _owner(self.fn).set_state(state["fn"])
 
     def _call(self, value: Any, marks: Marks) -> Any:
         if self.with_context:
             return self.fn(value, self.accounts.context(marks))
         return self.fn(value)
+
+
+def _owner(fn: Any) -> Any:
+    """Who has the state of a callable: itself, or the object whose method it is."""
+    while isinstance(fn, functools.partial | types.MethodType):
+        fn = fn.func if isinstance(fn, functools.partial) else fn.__self__
+    return fn
 
 
 class ForEach(Transform):
@@ -113,40 +130,41 @@ class Flatten(Transform):
 class Combine(Transform):
     """A flat-map whose callable may collect; provenance collects with it."""
 
+    holds = True
+
     def __init__(
         self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
     ) -> None:
         super().__init__(node, fn, accounts, seed)
-        self.marks: Marks = ()
+        self.marks: list[Any] = []
 
     def feed(self, value: Any, marks: Marks) -> Outs:
         outs = _as_list(self._call(value, marks), "the callable given to combine returns a list")
-        self.marks += marks
+        self.marks.extend(marks)
         if not outs:
             return []
-        united, self.marks = self.marks, ()
+        united, self.marks = tuple(self.marks), []
         self.accounts.share(united, len(outs) - 1)
         return [(out, united) for out in outs]
 
-    def held(self) -> list[Marks]:
-        return [self.marks]
+    def inside(self) -> Outs:
+        return [(None, tuple(self.marks))] if self.marks else []
 
-    def get_state(self) -> Any:
-        return {"marks": self.marks, "fn": super().get_state()}
-
-    def set_state(self, state: Any) -> None:
-        self.marks = state["marks"]
-        super().set_state(state["fn"])
+    def set_state(self, state: State) -> None:
+        super().set_state(state)
+        self.marks = [mark for _, marks in state["inside"] for mark in marks]
 
 
 class Batch(Transform):
     """Lists of n."""
 
+    reads = False
+    holds = True
+
     def __init__(
         self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
     ) -> None:
         super().__init__(node, fn, accounts, seed)
-        self.reads = False
         self.n = node["n"]
         self.values: list[Any] = []
         self.marks: list[Marks] = []
@@ -163,24 +181,24 @@ class Batch(Transform):
         self.values, self.marks = [], []
         return [(values, tuple(mark for group in marks for mark in group))]
 
-    def held(self) -> list[Marks]:
-        return list(self.marks)
+    def inside(self) -> Outs:
+        return list(zip(self.values, self.marks, strict=True))
 
-    def get_state(self) -> Any:
-        return {"values": list(self.values), "marks": list(self.marks)}
-
-    def set_state(self, state: Any) -> None:
-        self.values, self.marks = list(state["values"]), list(state["marks"])
+    def set_state(self, state: State) -> None:
+        self.values = [value for value, _ in state["inside"]]
+        self.marks = [tuple(marks) for _, marks in state["inside"]]
 
 
 class Shuffle(Transform):
     """A reservoir: full, it gives a random element for each new one."""
 
+    reads = False
+    holds = True
+
     def __init__(
         self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
     ) -> None:
         super().__init__(node, fn, accounts, seed)
-        self.reads = False
         self.n = node["n"]
         self.rng = random.Random(seed if node["seed"] is None else node["seed"])
         self.buffer: Outs = []
@@ -195,31 +213,28 @@ class Shuffle(Transform):
     def _draw(self) -> tuple[Any, Marks]:
         return self.buffer.pop(self.rng.randrange(len(self.buffer)))
 
-    def held(self) -> list[Marks]:
-        return [marks for _, marks in self.buffer]
+    def inside(self) -> Outs:
+        return list(self.buffer)
 
-    def get_state(self) -> Any:
+    def get_state(self) -> State:
         version, numbers, gauss = self.rng.getstate()
-        return {
-            "values": [value for value, _ in self.buffer],
-            "marks": [marks for _, marks in self.buffer],
-            "rng": [version, list(numbers), gauss],
-        }
+        return {**super().get_state(), "own": [version, list(numbers), gauss]}
 
-    def set_state(self, state: Any) -> None:
-        self.buffer = list(zip(state["values"], state["marks"], strict=True))
-        version, numbers, gauss = state["rng"]
+    def set_state(self, state: State) -> None:
+        self.buffer = [(value, tuple(marks)) for value, marks in state["inside"]]
+        version, numbers, gauss = state["own"]
         self.rng.setstate((version, tuple(numbers), gauss))
 
 
 class Limit(Transform):
     """The first n, then the end."""
 
+    reads = False
+
     def __init__(
         self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
     ) -> None:
         super().__init__(node, fn, accounts, seed)
-        self.reads = False
         self.left = node["n"]
 
     @property
@@ -233,21 +248,17 @@ class Limit(Transform):
         self.left -= 1
         return [(value, marks)]
 
-    def get_state(self) -> Any:
-        return self.left
+    def get_state(self) -> State:
+        return {"fn": None, "inside": [], "own": self.left}
 
-    def set_state(self, state: Any) -> None:
-        self.left = state
+    def set_state(self, state: State) -> None:
+        self.left = state["own"]
 
 
 class ZipWithSource(Transform):
     """Pairs of source actor and item."""
 
-    def __init__(
-        self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
-    ) -> None:
-        super().__init__(node, fn, accounts, seed)
-        self.reads = False
+    reads = False
 
     def feed(self, value: Any, marks: Marks) -> Outs:
         return [((self.accounts.handle(marks), value), marks)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from rillflow.flows.parallel import ParallelFlow
 from rillflow.graph.annotations import output_type
 from rillflow.graph.handles import Actors
 from rillflow.graph.node import Node, label_of
-from rillflow.types import FailurePolicy, Placement, Reaction
+from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
 
 T = TypeVar("T")
 
@@ -127,12 +128,13 @@ def _iterate(
 class IteratorActor:
     """An actor that gives the items of an iterable, once or for ever."""
 
-    def __init__(self, iterable: Any, repeat: bool) -> None:
+    def __init__(self, iterable: Any, repeat: bool, info: ActorInfo) -> None:
         self.iterable = iterable
         self.repeat = repeat
         self.position = 0
         self.broken: Exception | None = None
         self.iterator = self._start()
+        self._skip(info.asked)  # what an earlier incarnation was asked for is not given twice
 
     def _start(self) -> Iterator[Any]:
         return iter(self.iterable() if callable(self.iterable) else self.iterable)
@@ -164,9 +166,18 @@ class IteratorActor:
 
     def set_state(self, position: int) -> None:
         """Start again and skip what was given."""
-        self.iterator, self.position = self._start(), position
-        for _ in range(position):
-            next(self.iterator, None)
+        self.iterator, self.position = self._start(), 0
+        self._skip(position)
+
+    def _skip(self, count: int) -> None:
+        """Pass over so many items, as often round as it takes if they repeat."""
+        while count > 0:
+            passed = sum(1 for _ in itertools.islice(self.iterator, count))
+            self.position += passed
+            count -= passed
+            if count == 0 or not self.repeat or self.position == 0:
+                return
+            self.iterator, self.position = self._start(), 0
 
 
 def _shards(operator: str, num_shards: object) -> None:

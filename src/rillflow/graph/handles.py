@@ -38,15 +38,34 @@ class Handle:
 
 
 class ActorHandle(Handle):
-    """One actor of a group; operators send it messages through their context."""
+    """One actor of a group; operators send it messages through their context.
+
+    It travels as a name and an index: what the group's actors are made of stays behind.
+    """
 
     def __init__(self, group: Actors, index: int) -> None:
         self.group = group
         self.index = index
         self.uid = f"{group.uid}/{index}"
 
+    def __reduce__(self) -> Any:
+        group = self.group
+        return _handle, (group.uid, group.name, group.count, group.placement, self.index)
+
     def __repr__(self) -> str:
         return f"<actor {self.group.name}-{self.index}>"
+
+
+def _handle(uid: str, name: str, count: int, placement: Placement, index: int) -> ActorHandle:
+    group = Actors(factory=_elsewhere, count=count, name=name, placement=placement, uid=uid)
+    return ActorHandle(group, index)
+
+
+def _elsewhere(*_: Any, **__: Any) -> None:
+    raise BuildError(
+        "a handle that has travelled names its actors and cannot make them anew; hold the group "
+        "itself where a flow is to start it."
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,6 +89,9 @@ class Actors(Handle):
     """None: the run's own policy"""
     resources: Mapping[str, float] = field(default_factory=dict)
     """what one actor needs on a cluster, e.g. {"num_cpus": 1}; only the ray engine reads it"""
+    mailbox: int = 64
+    """messages without a version that may be under way to one actor: operators that send to it are
+    held back until it has handled some"""
     uid: str = field(default_factory=_uid)
 
     @staticmethod
@@ -82,6 +104,7 @@ class Actors(Handle):
         on_failure: FailurePolicy | Reaction | None = None,
         resources: Mapping[str, float] | None = None,
         each: Sequence[tuple[Any, ...]] | None = None,
+        mailbox: int = 64,
         **kwargs: Any,
     ) -> Actors:
         """`count` actors, each `factory(*args, **kwargs)`.
@@ -102,6 +125,10 @@ class Actors(Handle):
                 f"unknown placement {placement!r} for actor {label_of(factory)}; "
                 "choose 'process', 'thread' or 'driver'."
             )
+        if isinstance(mailbox, bool) or not isinstance(mailbox, int) or mailbox < 1:
+            raise BuildError(
+                f"a mailbox holds at least one message; {label_of(factory)} got {mailbox!r}."
+            )
         if each is not None and len(each) != count:
             raise BuildError(
                 f"`each` has one entry per actor; {label_of(factory)} has {count} actors "
@@ -117,6 +144,7 @@ class Actors(Handle):
             placement=placement,
             policy=None if on_failure is None else FailurePolicy.of(on_failure),
             resources=dict(resources or {}),
+            mailbox=mailbox,
         )
 
     def arguments(self, index: int) -> tuple[Any, ...]:

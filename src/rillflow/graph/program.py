@@ -70,6 +70,16 @@ class Program:
         return self._queues_and_backgrounds[0]
 
     @cached_property
+    def queue_names(self) -> dict[str, str]:
+        """A unique name per queue, by the queue's uid."""
+        taken: set[str] = set()
+        names = {}
+        for queue in self.queues:
+            names[queue.uid] = _fresh(queue.name, taken)
+            taken.add(names[queue.uid])
+        return names
+
+    @cached_property
     def backgrounds(self) -> tuple[Background, ...]:
         """Every background operator, also one that is reached only through other ones' queues."""
         return self._queues_and_backgrounds[1]

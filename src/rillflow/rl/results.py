@@ -19,8 +19,21 @@ class Loss(NamedTuple):
     stats: dict[str, Any]
 
 
+class _Ships:
+    """A value that travels as its fields, without a pickle."""
+
+    def __ship__(self) -> tuple[None, dict[str, Any]]:
+        return None, dict(vars(self))
+
+    @classmethod
+    def __unship__(cls, fixed: None, fields: dict[str, Any]) -> Any:
+        made = object.__new__(cls)
+        vars(made).update(fields)
+        return made
+
+
 @dataclass(frozen=True)
-class Gradients:
+class Gradients(_Ships):
     """Gradients by parameter name, the number of steps they were made from, and figures."""
 
     values: Mapping[str, Array]
@@ -29,7 +42,7 @@ class Gradients:
 
 
 @dataclass(frozen=True)
-class TrainStats:
+class TrainStats(_Ships):
     """One result of training: steps trained, the means of the loss's figures, which policy."""
 
     steps: int

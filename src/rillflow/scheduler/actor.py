@@ -11,25 +11,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from rillflow.engines.contract import Port
+from rillflow.errors import OperatorError
 from rillflow.graph.handles import ActorHandle
 from rillflow.scheduler.ledger import Ticket
+from rillflow.scheduler.mail import Mail
 from rillflow.types import FailurePolicy, Header, Ref
 
-Message = tuple[str, Ref, bool, int | None]
-"""method, payload, whether the payload's elements are the arguments, version"""
+Status = Literal["live", "waiting", "leaving", "gone"]
 
 
 class Target(Protocol):
     """Whoever made a request: a shard of a gather, a background operator, a call."""
 
     operator: str
+    failures: int
+    """failures in a row, for policies that give up"""
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
         """The answer."""
         ...
 
-    def abandoned(self, request: Request) -> None:
-        """There will be no answer; the tickets are settled already."""
+    def dropped(self, request: Request, header: Header | None, reason: str) -> None:
+        """There is no item: its actor failed (the header says what became of whose items), or is
+        lost with everything it had."""
         ...
 
     def actor_back(self) -> None:
@@ -41,60 +46,69 @@ class Target(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class Request:
-    """One request on its way."""
+    """One request on its way; whoever makes many uses the same record again."""
 
-    id: int
-    actor: Actor
-    target: Target
-    seq: int
-    tickets: tuple[Ticket, ...]
-    issued: float
-    own: bool
-    """its ticket was made for it (False: it carries the tickets of an item on its way)"""
-    messages: int
-    """messages sent to the actor before this request"""
-    label: str = ""
-    took: float = 0.0
-    """seconds until the answer came"""
+    __slots__ = (
+        "actor",
+        "id",
+        "issued",
+        "label",
+        "own",
+        "seq",
+        "target",
+        "tickets",
+        "told",
+        "took",
+    )
+
+    def __init__(self, actor: Actor, target: Target, label: str = "") -> None:
+        self.actor = actor
+        self.target = target
+        self.label = label
+        """what is asked, if it is a call"""
+        self.id = 0
+        self.seq = -1
+        self.tickets: tuple[Ticket, ...] = ()
+        self.own = False
+        """its ticket was made for it (False: it carries those of an item on its way)"""
+        self.issued = 0.0
+        self.told = 0
+        """messages sent to the actor before this request"""
+        self.took = 0.0
+        """seconds until the answer came"""
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class Actor:
     """One actor of the run."""
 
     name: str
     handle: ActorHandle
+    group: str
+    """the uid of its group"""
     policy: FailurePolicy
     code: bytes
+    port: Port = field(init=False)
+    """the driver's end of its present incarnation"""
     inline: bool = False
     """it lives in the driver itself"""
+    mail: Mail = field(default_factory=Mail)
     incarnation: int = 0
-    status: Literal["live", "waiting", "leaving", "gone"] = "live"
+    status: Status = "live"
+    started: bool = False
+    """its constructor has returned"""
     seq: int = 0
-    messages: int = 0
-    """how many were sent to it"""
-    plain: int = 0
-    """how many there were with the last one that has no version"""
-    handled: int = 0
-    """how many it had handled when it last answered"""
-    versions_sent: int = 0
-    last_version: dict[str, int] = field(default_factory=dict)
-    sticky: dict[str, Message] = field(default_factory=dict)
-    """the newest message of each kind, for a new incarnation"""
-    unsent: dict[str, Message] = field(default_factory=dict)
-    """the newest versioned message of each kind that has not left yet"""
     requests: dict[int, Request] = field(default_factory=dict)
-    held: dict[int, Ticket] = field(default_factory=dict)
-    """tickets of items kept inside the actor by an operator there"""
+    """requests and calls that it has not answered, oldest first"""
+    inside: dict[int, tuple[Ticket, ...]] = field(default_factory=dict)
+    """by sequence number: tickets of items that an operator keeps inside the actor"""
     pipelines: dict[str, bytes] = field(default_factory=dict)
     targets: list[Target] = field(default_factory=list)
     parked: list[Callable[[], None]] = field(default_factory=list)
     """asked again after the next message: shards that answered `not ready`"""
     restarts: deque[float] = field(default_factory=deque)
-    failures_in_a_row: int = 0
-    last_answer: float = 0.0
+    last_heard: float = 0.0
     watched: bool = False
     """a timer is set for its oldest request"""
     busy: float = 0.0
@@ -106,15 +120,21 @@ class Answer:
 
     def __init__(self, operator: str) -> None:
         self.operator = operator
+        self.failures = 0
         self.done = False
         self.lost = False
+        self.error: OperatorError | None = None
         self.payload: Ref | None = None
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
         self.done, self.payload = True, payload
 
-    def abandoned(self, request: Request) -> None:
+    def dropped(self, request: Request, header: Header | None, reason: str) -> None:
         self.done = self.lost = True
+
+    def failed(self, error: OperatorError) -> None:
+        """The actor lives, but what it was asked for raised."""
+        self.done, self.error = True, error
 
     def actor_back(self) -> None:
         pass

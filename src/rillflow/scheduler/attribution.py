@@ -62,21 +62,21 @@ def _inline(scheduler: Scheduler, homes: Homes, seconds: float) -> Iterator[Time
     for group in scheduler.program.groups:
         if group.placement != "driver":
             continue
-        members = [a for a in scheduler.fleet.actors.values() if a.handle.group.uid == group.uid]
+        members = scheduler.fleet.group(group.uid)
         total = sum(busy.get(a.name, 0.0) - before.get(a.name, 0.0) for a in members)
         lines = list(_operators(scheduler, homes, group, "driver", seconds))
         yield from lines
         rest = total - sum(line.seconds for line in lines if line.part_of is None)
         if rest > 0:
             name = f"messages to {scheduler.program.group_names[group.uid]}"
-            told = sum(a.messages for a in members)
+            told = sum(a.mail.told for a in members)
             yield TimeShare(name, "driver", "operator", told, rest, rest / seconds)
 
 
 def _group(scheduler: Scheduler, homes: Homes, group: Actors, seconds: float) -> list[TimeShare]:
     """One group of actors: its operators, their parts, and the rest of its time."""
     name = scheduler.program.group_names[group.uid]
-    members = [a for a in scheduler.fleet.actors.values() if a.handle.group.uid == group.uid]
+    members = scheduler.fleet.group(group.uid)
     available = seconds * max(1, len(members))
     lines = list(_operators(scheduler, homes, group, name, available))
     busy = sum(line.seconds for line in lines if line.part_of is None)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rillflow.scheduler.actor import Actor, Answer
 
 if TYPE_CHECKING:
-    from rillflow.scheduler.run import Run
+    from rillflow.scheduler.driver import Driver
     from rillflow.scheduler.scheduler import Scheduler
 
 
-def deliver_messages(run: Run[Any], scheduler: Scheduler) -> None:
+def deliver_messages(driver: Driver, scheduler: Scheduler) -> None:
     """Wait until actors have handled the messages that somebody may count on.
 
     An actor that writes what it is told must not miss the last item. New weights for an actor that
@@ -25,9 +25,11 @@ def deliver_messages(run: Run[Any], scheduler: Scheduler) -> None:
             answer = Answer(f"the last messages to {actor.name}")
             fleet.call(actor, answer, "reached", fleet.engine.put(None))
             answers.append(answer)
-    run.wait_for(answers)
+    driver.wait_for(answers)
 
 
 def _counts_on(actor: Actor) -> bool:
-    newest = actor.plain if actor.requests else actor.messages
-    return newest > actor.handled
+    mail = actor.mail
+    if actor.requests:
+        return mail.plain > mail.handled
+    return bool(mail.unsent) or mail.posted > mail.handled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from rillflow.scheduler.ledger import Ticket
 from rillflow.types import Ref, read
@@ -17,8 +17,21 @@ class Blocked(enum.Enum):
     WAITING = "a request of its own is on its way; an event will come"
     STARVED = "needs another branch to move first"
     PARKED = "a queue downstream is full"
+    CROWDED = "an actor that it sends messages to has not handled enough of them"
     WARMING = "its actors said: not ready before my next message"
     ENDED = "no more items, ever"
+
+
+class Holding(Protocol):
+    """A delivery that is open until everything downstream is done with its pieces."""
+
+    def retain(self, extra: int) -> None:
+        """Further pieces came from this delivery."""
+        ...
+
+    def release(self) -> None:
+        """One piece is done with."""
+        ...
 
 
 class Hold:
@@ -50,7 +63,7 @@ class Envelope:
         self,
         value: Any,
         tickets: tuple[Ticket, ...] = (),
-        hold: Hold | None = None,
+        hold: Holding | None = None,
         lazy: bool = False,
     ) -> None:
         self.value = value
@@ -69,9 +82,10 @@ class Envelope:
 
     def release(self) -> None:
         """Everything downstream is done with this item."""
-        if self.hold is not None:
-            self.hold.release()
+        hold = self.hold
+        if hold is not None:
             self.hold = None
+            hold.release()
 
     def finish(self, outcome: str) -> None:
         """The item's life ends here; the ledger counts what became of it."""

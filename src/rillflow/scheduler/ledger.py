@@ -5,15 +5,21 @@
 `in_flight`: requested, not delivered yet. `held`: delivered, in a buffer, a queue or an operator
 (or kept inside the actor by an operator there). `delivered`: reached the user. `consumed`: reached
 the end of a branch that runs for its effects. Behind a split each branch has an account of its own.
+
+Messages have lines of their own (see `mail.py`):
+
+    sent = handled + under_way + lost[reason]
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rillflow.types import Source
+from rillflow.scheduler.mail import MessageBalance
+from rillflow.types import Source, Versions
 
 _RANK = {"trained": 4, "stored": 3, "delivered": 2, "consumed": 0}
 _DROPPED = 1
@@ -148,7 +154,7 @@ class Ticket:
         "pieces",
         "sent",
         "seq",
-        "version",
+        "versions",
     )
 
     def __init__(
@@ -156,14 +162,14 @@ class Ticket:
         actor: str,
         incarnation: int,
         seq: int,
-        version: int,
+        versions: Versions,
         account: Account,
         sent: int = 0,
     ) -> None:
         self.actor = actor
         self.incarnation = incarnation
         self.seq = seq
-        self.version = version
+        self.versions = versions
         self.account = account
         self.sent = sent
         """versioned messages sent to the actor when the request was issued"""
@@ -174,7 +180,7 @@ class Ticket:
     @property
     def source(self) -> Source:
         """Which request this is, as users see it."""
-        return Source(self.actor, self.incarnation, self.seq, self.version)
+        return Source(self.actor, self.incarnation, self.seq, self.versions)
 
     def mark(self, outcome: str) -> None:
         """Remember the best thing that happened to any piece."""
@@ -212,7 +218,7 @@ class Ticket:
             account = self.account.child(branch)
             account.held += 1
             ticket = self.forks[branch] = Ticket(
-                self.actor, self.incarnation, self.seq, self.version, account, self.sent
+                self.actor, self.incarnation, self.seq, self.versions, account, self.sent
             )
             ticket.outcome, ticket.pieces = self.outcome, self.pieces
         return self.forks[branch]
@@ -225,8 +231,9 @@ class Ticket:
 class Ledger:
     """All accounts of a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, messages: Callable[[], list[MessageBalance]] = list) -> None:
         self.accounts: dict[str, Account] = {}
+        self._messages = messages
 
     def account(self, source: str) -> Account:
         """The account of a source of items."""
@@ -237,9 +244,16 @@ class Ledger:
         return [line for account in self.accounts.values() for line in account.balances()]
 
     @property
+    def messages(self) -> list[MessageBalance]:
+        """One line per group of actors that was sent any message."""
+        return self._messages()
+
+    @property
     def balanced(self) -> bool:
-        """Whether every request of every source is in exactly one state."""
-        return all(line.balanced for line in self.balances())
+        """Whether every request of every source, and every message, is in exactly one state."""
+        items = all(line.balanced for line in self.balances())
+        return items and all(line.balanced for line in self.messages)
 
     def __str__(self) -> str:
-        return "\n".join(str(line) for line in self.balances()) or "nothing was requested"
+        lines = [str(line) for line in (*self.balances(), *self.messages)]
+        return "\n".join(lines) or "nothing was requested"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rillflow.errors import BuildError
 from rillflow.graph.handles import ActorHandle, Actors
+from rillflow.graph.node import Node
 from rillflow.graph.program import Shard as ShardPlan
+from rillflow.scheduler.actor import Actor
 from rillflow.scheduler.gather import Gather
 from rillflow.scheduler.scheduler import Scheduler
+from rillflow.scheduler.shard import Shard
 
 
 def add(scheduler: Scheduler, count: int, group: Actors | None) -> list[str]:
@@ -14,7 +19,7 @@ def add(scheduler: Scheduler, count: int, group: Actors | None) -> list[str]:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise BuildError(f"add_workers needs a count of at least 1; got {count!r}.")
     group = group or _only_source(scheduler)
-    members = [a for a in scheduler.fleet.actors.values() if a.handle.group.uid == group.uid]
+    members = scheduler.fleet.group(group.uid)
     if not members:
         raise BuildError(f"add_workers: {group!r} is not part of this flow.")
     first = 1 + max(a.handle.index for a in members)
@@ -37,16 +42,20 @@ def _only_source(scheduler: Scheduler) -> Actors:
 
 def _add_one(scheduler: Scheduler, handle: ActorHandle) -> str:
     actor = scheduler.add_actor(handle)
-    for sibling in scheduler.fleet.actors.values():
-        if sibling.handle.group.uid == handle.group.uid and sibling is not actor:
-            for key, (method, payload, spread, version) in sibling.sticky.items():
-                scheduler.fleet.tell(actor, method, payload, spread, version, key)
-            break
     for step in scheduler.steps.values():
-        if not isinstance(step, Gather) or step.route is not None:
-            continue
-        twin = next((s for s in step.shards if s.actor.handle.group.uid == handle.group.uid), None)
-        if twin is not None:
-            plan = ShardPlan(handle, twin.plan.method, twin.plan.source, twin.plan.chain)
-            step.rearm(step.add_shard(plan, actor, scheduler.pipeline_code(plan)))
+        if isinstance(step, Gather) and step.route is None:
+            for shard in give_shards(scheduler, step, actor):
+                step.rearm(shard)
     return actor.name
+
+
+def give_shards(scheduler: Scheduler, gather: Gather, actor: Actor) -> list[Shard]:
+    """The shards of a newcomer in one gather: one for each that its siblings have there."""
+    plans: dict[tuple[Node, tuple[Node, ...]], ShardPlan] = {}
+    for plan in scheduler.program.shards(gather.node.inputs[0]):
+        if plan.actor.group.uid == actor.group:
+            plans.setdefault((plan.source, plan.chain), plan)
+    return [
+        gather.add_shard(own, actor, scheduler.pipeline_code(own))
+        for own in (replace(plan, actor=actor.handle) for plan in plans.values())
+    ]

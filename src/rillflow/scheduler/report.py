@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from rillflow.graph.node import Node
 from rillflow.scheduler.attribution import attribution
-from rillflow.scheduler.gather import Gather
-from rillflow.scheduler.merge import SplitStep
-from rillflow.scheduler.queues import DequeueStep, EnqueueStep
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.stats import OperatorStats, ResourceStats, RunStats, verdict
 from rillflow.scheduler.times import DriverTimes
-from rillflow.scheduler.transform import TransformStep
 
 
 def run_stats(scheduler: Scheduler, times: DriverTimes, now: float) -> RunStats:
@@ -40,13 +36,6 @@ def _operator(scheduler: Scheduler, node: Node, name: str, seconds: float) -> Op
     stats = scheduler.stats_of(name)
     step = scheduler.steps.get(node)
     places = scheduler.program.places[node] if node.parallel else 1
-    depth, capacity, in_flight = 0, None, 0
-    if isinstance(step, Gather):
-        depth, in_flight = len(step.waiting()), step.in_flight
-    elif isinstance(step, TransformStep | SplitStep):
-        depth = step.depth
-    elif isinstance(step, EnqueueStep | DequeueStep):
-        depth, capacity = len(step.state.items), step.state.queue.capacity
     return OperatorStats(
         name=name,
         where=f"{places} actors" if node.parallel else "driver",
@@ -54,9 +43,9 @@ def _operator(scheduler: Scheduler, node: Node, name: str, seconds: float) -> Op
         rate=(stats.items - stats.items_before) / seconds if seconds > 0 else 0.0,
         busy=stats.busy,
         utilisation=_share(stats.busy, seconds * places),
-        depth=depth,
-        capacity=capacity,
-        in_flight=in_flight,
+        depth=0 if step is None else step.depth,
+        capacity=None if step is None else step.capacity,
+        in_flight=0 if step is None else step.in_flight,
         lag_mean=stats.lag_sum / stats.answers if stats.answers else 0.0,
         lag_max=stats.lag_max,
         counters=dict(stats.counters),
@@ -74,7 +63,7 @@ def _background(scheduler: Scheduler, index: int, seconds: float) -> OperatorSta
         utilisation=_share(state.stats.busy, seconds),
         depth=len(state.inqueue.items),
         capacity=state.inqueue.queue.capacity,
-        in_flight=len(state.handed),
+        in_flight=state.handed,
     )
 
 
@@ -87,7 +76,7 @@ def _resources(scheduler: Scheduler, seconds: float, waited: float) -> list[Reso
     lines = [ResourceStats("driver", 1, _share(driver, seconds))]
     background_groups = {state.actor.handle.group.uid for state in scheduler.backgrounds}
     for group in scheduler.program.groups:
-        members = [a for a in scheduler.fleet.actors.values() if a.handle.group.uid == group.uid]
+        members = scheduler.fleet.group(group.uid)
         kind = "background " if group.uid in background_groups else "actors "
         lines.append(
             ResourceStats(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rillflow.graph.node import Node
 from rillflow.scheduler.envelope import Blocked, Envelope
-from rillflow.scheduler.gather import Gather, Shard
-from rillflow.scheduler.transform import Puller
+from rillflow.scheduler.gather import Gather
+from rillflow.scheduler.ledger import Ticket
+from rillflow.scheduler.shard import Shard
+from rillflow.scheduler.step import Puller
 from rillflow.types import Ref
 
 if TYPE_CHECKING:
+    from rillflow.scheduler.saving import Loader, Saver
     from rillflow.scheduler.scheduler import Scheduler
 
 
@@ -44,9 +47,9 @@ class Route:
         return buffer.popleft()
 
     def payload(self, envelope: Envelope) -> Ref:
-        """The item as it came, unread."""
-        assert isinstance(envelope.value, Ref), "a route reads straight from a gather"
-        return envelope.value
+        """The item as it came, unread; one of a checkpoint has been read."""
+        value = envelope.value
+        return value if isinstance(value, Ref) else self.scheduler.fleet.engine.put(value)
 
     def pump(self) -> None:
         """Take what the source has and feed the partitions that wait."""
@@ -84,7 +87,7 @@ class Route:
     def _partition(self, envelope: Envelope, active: list[int]) -> int:
         actor = envelope.tickets[0].actor
         if self.per_shard:
-            first = next(s.index for s in self.source.shards if s.actor.name == actor)
+            first = next((s.index for s in self.source.shards if s.actor.name == actor), 0)
             first *= self.per_shard
             own = [i for i in active if first <= i < first + self.per_shard]
             shards = self.target.shards
@@ -104,3 +107,32 @@ class Route:
     def status(self) -> Blocked:
         """Why the partitions have nothing."""
         return Blocked.WAITING if self.source.in_flight else Blocked.STARVED
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def held(self) -> list[tuple[Ticket, ...]]:
+        """Tickets of the items that wait for a partition."""
+        return [envelope.tickets for buffer in self.buffers for envelope in buffer]
+
+    def release(self) -> None:
+        """The run is over."""
+        for buffer in self.buffers:
+            buffer.clear()
+
+    def get_state(self, save: Saver) -> dict[str, Any]:
+        """What waits for whom, and who is next."""
+        return {
+            "buffers": [[save.envelope(e) for e in buffer] for buffer in self.buffers],
+            "dealt": dict(self.dealt),
+            "ended": self.ended,
+        }
+
+    def set_state(self, state: dict[str, Any], load: Loader) -> None:
+        """Go on from there; what waited for a partition that is no more goes to the others."""
+        self.dealt, self.ended = dict(state["dealt"]), state["ended"]
+        for index, rows in enumerate(state["buffers"]):
+            for row in rows:
+                if index < len(self.buffers) and not self.target.shards[index].removed:
+                    self.buffers[index].append(load.envelope(row))
+                else:
+                    self._deal(load.envelope(row))

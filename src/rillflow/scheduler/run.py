@@ -1,31 +1,38 @@
-"""A running flow: the one driver loop, and what a user can ask of it."""
+"""A running flow: the one driver loop, and what a user can ask of it.
+
+States of a run: `new` (nothing has started), `running`, `ended` (its stream has ended), `failed`
+(it could not start), `stopped` (by the user). After `ended`, `failed` and `stopped` everything has
+been given back; statistics and the ledger stay.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from rillflow.engines.contract import Completed, Engine, Event
+from rillflow.engines.contract import Engine
 from rillflow.engines.registry import make_engine
-from rillflow.errors import BuildError, RunError, WorkerLost
-from rillflow.graph.check import check
+from rillflow.errors import BuildError, CheckError, RunError
+from rillflow.graph.check import problems
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
-from rillflow.scheduler import ending, membership, report, snapshot
-from rillflow.scheduler.actor import Actor, Answer
-from rillflow.scheduler.envelope import Blocked, Envelope
+from rillflow.scheduler import kinds, membership, report, snapshot
+from rillflow.scheduler.actor import Actor
+from rillflow.scheduler.driver import Driver, Stopped
 from rillflow.scheduler.ledger import Ledger
 from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.stats import RunStats
-from rillflow.scheduler.times import DriverTimes
 from rillflow.types import FailurePolicy, Reaction
 
 T = TypeVar("T")
-_LOOK_EVERY = 8
-"""pulls between two looks at what has arrived, while there is something to pull anyway"""
+State = Literal["new", "running", "ended", "failed", "stopped"]
+_PATIENCE = 2.0
+"""seconds that `stop` waits for another thread which is inside user code of the driver"""
 
 
 class Run(Generic[T]):
@@ -48,7 +55,9 @@ class Run(Generic[T]):
             raise BuildError(f"a seed is a whole number; got {seed!r}.")
         self.program = Program(root)
         self.engine = make_engine(engine)
-        check(self.program)
+        found = [*problems(root), *kinds.problems(self.program)]
+        if found:
+            raise CheckError(found)
         self.trace: list[tuple[Any, ...]] = []
         self._scheduler = Scheduler(self.program, self.engine, seed, FailurePolicy.of(on_failure))
         if trace:
@@ -56,15 +65,18 @@ class Run(Generic[T]):
                 lambda *what: self.trace.append((self.engine.now(), *what))
             )
         self._seed = seed
-        self._started = False
-        self._stopped = False
-        self._ended = False
-        self._output: Envelope | None = None
-        self._times = DriverTimes()
-        self._answered = False
-        self._pulls = 0
+        self._driver = Driver(self._scheduler, self.engine)
+        self._state: State = "new"
+        self._gate = threading.RLock()
+        """held by the thread that works for the run"""
         self._restore: dict[str, Any] | None = None
+        self._final: RunStats | None = None
         self._finalizer = weakref.finalize(self, self.engine.close)
+
+    @property
+    def state(self) -> State:
+        """`new`, `running`, `ended`, `failed` or `stopped`."""
+        return self._state
 
     # -- iteration -----------------------------------------------------------------------------
 
@@ -72,122 +84,64 @@ class Run(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        if self._ended or self._stopped:
+        gate, driver = self._gate, self._driver
+        gate.acquire()
+        try:
+            if self._state != "running":
+                self._begin()
+            item: T = driver.next()
+            return item
+        except StopIteration:
+            if self._state == "running":
+                self._give_back("ended")
+            raise
+        except Stopped:
+            self._give_back("stopped")
+            raise StopIteration from None
+        finally:
+            gate.release()
+
+    def _begin(self) -> None:
+        if self._state != "new":
             raise StopIteration
-        if not self._started:
-            self._start()
-        engine, times = self.engine, self._times
-        if self._output is not None:
-            back = engine.now()
-            times.back(back)
-            self._output.release()
-            self._output = None
-            engine.flush()  # a worker that was asked again starts at once
-            times.messages += engine.now() - back
-        elif times.left is not None:  # a snapshot has let go of the item
-            times.back(engine.now())
-        scheduler, fleet = self._scheduler, self._scheduler.fleet
-        errors = fleet.errors
-        while True:
-            self._pulls += 1
-            if self._pulls % _LOOK_EVERY == 0:
-                self._take_events(0.0)
-            if errors:
-                raise errors.popleft()
-            looked, asking = engine.now(), fleet.seconds
-            pulled = scheduler.pull()
-            asking = fleet.seconds - asking
-            times.messages += asking
-            if type(pulled) is Envelope:
-                value = pulled.read()
-                for ticket in pulled.tickets:
-                    ticket.finish("delivered")
-                self._output = pulled
-                before = engine.now()
-                engine.flush()
-                times.left = now = engine.now()
-                times.messages += now - before
-                return value  # type: ignore[no-any-return]
-            if pulled is Blocked.PROGRESSED:
-                continue
-            if pulled is Blocked.ENDED:
-                self._raise_errors()
-                ending.deliver_messages(self, self._scheduler)
-                self._ended = True
-                self._final = self.stats()
-                self.engine.close()
-                raise StopIteration
-            self._wait(pulled, looked + asking)
+        self._start()
 
     def start(self) -> None:
         """Begin, or go on from `set_state`, now instead of with the first item."""
-        self._start()
+        with self._gate:
+            self._start()
 
     def _start(self) -> None:
-        if self._started:
+        if self._state == "running":
             return
+        if self._state != "new":
+            raise self._wrong("start")
         if self.engine.used:
             raise BuildError(
                 f"an engine serves one run, and this {type(self.engine).__name__} has served; "
                 "make a new one for each run."
             )
-        self._started = self.engine.used = True
+        self._state = "running"
+        self.engine.used = True
+        try:
+            self._bring_to_life()
+        except BaseException:
+            self._give_back("failed")
+            raise
+
+    def _bring_to_life(self) -> None:
+        scheduler, state = self._scheduler, self._restore
+        self._restore = None
         self.engine.open(self._seed)
-        self._times.start(self.engine.now())
-        self._scheduler.start()
-        if self._restore is None:
-            self._scheduler.begin()
+        self._driver.times.start(self.engine.now())
+        scheduler.start(None if state is None else snapshot.members_of(state, scheduler))
+        scheduler.prepare()
+        if state is None:
+            scheduler.begin()
         else:
-            self._scheduler.fleet.paused = True
-            state, self._restore = self._restore, None
-            snapshot.restore(self, self._scheduler, state)
-
-    def _wait(self, status: Any, since: float) -> None:
-        """Nothing can be pulled, as a look has shown since then: let something happen."""
-        fleet = self._scheduler.fleet
-        if not fleet.expects_events:
-            self._raise_errors()
-            raise self._scheduler.deadlock(status)
-        engine = self.engine
-        if fleet.outbox.behind:
-            before = engine.now()
-            fleet.before_waiting()
-            took = engine.now() - before
-            self._times.messages += took
-            since += took
-        worked = engine.inline_seconds
-        events = engine.wait(fleet.timers.until_next())
-        # actors that live in the driver work while it waits: that is no waiting
-        worked = engine.inline_seconds - worked
-        came = engine.now()
-        if events or not worked:
-            path = fleet.operator_of(events[0]) if events else ""
-            self._times.waited_for(path, came - since - worked)
-        else:
-            self._times.messages += came - since - worked
-        self._handle(events)
-        self._times.messages += engine.now() - max(came, self._times.begin)
-
-    def _take_events(self, timeout: float | None) -> None:
-        engine = self.engine
-        before, worked = engine.now(), engine.inline_seconds
-        self._handle(engine.wait(timeout))
-        took = engine.now() - max(before, self._times.begin)
-        self._times.messages += max(0.0, took - (engine.inline_seconds - worked))
-
-    def _handle(self, events: list[Event]) -> None:
-        if events and not self._answered and any(map(_is_answer, events)):
-            self._answered = True  # rates are those of a running flow, without its start-up
-            self.count_from_now()
-        handle = self._scheduler.fleet.handle
-        for event in events:
-            handle(event)
-        self._scheduler.settle()
-
-    def _raise_errors(self) -> None:
-        errors = self._scheduler.fleet.errors
-        if errors:
-            raise errors.popleft()
+            scheduler.fleet.paused = True
+            snapshot.restore(self._driver, scheduler, state)
+        self._driver.post()
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -198,30 +152,62 @@ class Run(Generic[T]):
         self.stop()
 
     def stop(self) -> None:
-        """End every actor and free everything. Safe to call twice, and from anywhere."""
-        if self._started and not self._stopped and not self._ended:
+        """End every actor and free everything. Safe to call twice, and from any thread.
+
+        Another thread that waits inside `next()` gets StopIteration. If it is inside user code of
+        the driver, the actors end now, and the rest is given back when that code returns.
+        """
+        self._driver.stopping = True
+        if self._state == "running":
+            self.engine.wake()
+        if not self._gate.acquire(timeout=_PATIENCE):
+            return  # whoever has the gate sees that it is to stop
+        try:
+            self._give_back("stopped")
+        finally:
+            self._gate.release()
+
+    def _give_back(self, state: State) -> None:
+        """Everything but what was counted is given back; the first state that is final stays."""
+        if self._state in ("ended", "failed", "stopped"):
+            return
+        with contextlib.suppress(Exception):  # what was counted must not keep processes alive
             self._final = self.stats()
-        self._stopped = True
-        self._finalizer()
+        self._state = state
+        try:
+            self._finalizer()
+        finally:
+            self._driver.output = None
+            self._scheduler.release()
+
+    def _wrong(self, what: str) -> RunError:
+        how = {
+            "ended": "its stream has ended",
+            "failed": "it could not start",
+            "stopped": "it was stopped",
+        }
+        return RunError(
+            f"{what} needs a run that is new or running; this one is {self._state}: "
+            f"{how.get(self._state, 'it has begun')}. Make a new run of the flow, and restore a "
+            "saved state into it with set_state if it is to go on."
+        )
 
     # -- looking -------------------------------------------------------------------------------
 
     def stats(self) -> RunStats:
         """Per operator: items, rates, busy time, depth, lag; and a verdict on the bottleneck."""
-        if self._ended or self._stopped:
-            final: RunStats | None = getattr(self, "_final", None)
-            if final is not None:
-                return final
-        now = self.engine.now() if self._started else self._times.begin
-        return report.run_stats(self._scheduler, self._times, now)
+        if self._final is not None:
+            return self._final
+        times = self._driver.times
+        now = times.begin if self._state == "new" else self.engine.now()
+        return report.run_stats(self._scheduler, times, now)
 
     def count_from_now(self) -> None:
         """Forget the times so far, such as those of a warm-up: shares and rates begin anew."""
-        self._times.start(self.engine.now())
-        self._scheduler.begin_counting()
+        self._driver.count_from_now()
 
     def ledger(self) -> Ledger:
-        """What became of every request; `print` it."""
+        """What became of every request and message; `print` it."""
         return self._scheduler.ledger
 
     def explain(self) -> str:
@@ -246,7 +232,7 @@ class Run(Generic[T]):
 
     def workers(self) -> dict[str, dict[str, Any]]:
         """Each actor: its state, incarnation, process id, restarts and errors."""
-        pids = self.engine.pids()
+        pids = self.engine.pids() if self._state == "running" else {}
         return {
             a.name: {
                 "status": a.status,
@@ -261,79 +247,74 @@ class Run(Generic[T]):
 
     # -- acting --------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _at_work(self, what: str) -> Iterator[Scheduler]:
+        """The run, begun if it was new, for one thread; whatever was said to actors then leaves."""
+        with self._gate:
+            if self._state not in ("new", "running") or self._driver.stopping:
+                raise self._wrong(what)
+            self._start()
+            self.engine.enter()
+            try:
+                yield self._scheduler
+                self._driver.post()
+            except Stopped:
+                self._give_back("stopped")
+                raise self._wrong(what) from None
+
     def call(self, actor: ActorHandle | str, method: str, *args: Any) -> Any:
         """Call a method of an actor and wait for the answer; for inspection, not for operators."""
-        return self.ask(self._find(actor), "invoke", (method, args))
+        with self._at_work("call"):
+            return self._driver.ask(self._find(actor), "invoke", (method, args))
 
     def send(
-        self, to: ActorHandle | Actors, method: str, *args: Any, version: int | None = None
+        self,
+        to: ActorHandle | Actors,
+        method: str,
+        *args: Any,
+        version: int | None = None,
+        key: str | None = None,
     ) -> None:
         """Send a message to actors, as an operator would."""
-        self._start()
-        self._scheduler.send(to, method, args, version)
+        with self._at_work("send") as scheduler:
+            scheduler.send(to, method, args, version, key)
 
     def add_workers(self, count: int = 1, group: Actors | None = None) -> list[str]:
         """Add actors to a source group while the flow runs; returns their names."""
-        self._start()
-        return membership.add(self._scheduler, count, group)
+        with self._at_work("add_workers") as scheduler:
+            return membership.add(scheduler, count, group)
 
     def remove_worker(self, name: str) -> None:
         """Stop asking an actor; it ends when what it was asked for is delivered."""
-        self._start()
-        self._scheduler.fleet.remove(self._find(name))
+        with self._at_work("remove_worker") as scheduler:
+            scheduler.fleet.remove(self._find(name))
 
-    def get_state(self) -> dict[str, Any]:
-        """Everything a resumed run needs: a cut at a step boundary, with no request on its way."""
-        self._start()
-        return snapshot.take(self, self._scheduler)
+    def get_state(self, timeout: float | None = None) -> dict[str, Any]:
+        """Everything a resumed run needs: a cut at a step boundary, with no request on its way.
+
+        With a `timeout`, a run whose actors do not come to rest within so many seconds goes on, and
+        a RunError says which.
+        """
+        with self._at_work("get_state") as scheduler:
+            return snapshot.take(self._driver, scheduler, timeout)
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from a state taken by `get_state`; before the first item."""
-        if self._started:
-            raise RunError("set_state restores a run before its first item; this one has begun.")
+        if self._state != "new":
+            raise RunError(
+                "set_state restores a run before its first item; this one has begun and is "
+                f"{self._state}. Make a new run of the flow."
+            )
+        snapshot.check_format(state)
         self._restore = state
 
     def _find(self, actor: ActorHandle | str) -> Actor:
-        self._start()
         fleet = self._scheduler.fleet
         if isinstance(actor, ActorHandle):
-            actor = self.program.actor_name(actor)
+            found = fleet.by_uid.get(actor.uid)
+            if found is not None:
+                return found
+            actor = f"{actor.group.name}-{actor.index}"
         if actor not in fleet.actors:
             raise BuildError(f"no actor {actor!r} in this run; there are {sorted(fleet.actors)}.")
         return fleet.actors[actor]
-
-    def quiesce(self) -> None:
-        """Let every request come in, and make no new ones; the cut of a snapshot."""
-        fleet = self._scheduler.fleet
-        fleet.paused = True
-        self._pulls = 0
-        if self._output is not None:
-            self._output.release()
-            self._output = None
-        while fleet.by_request or any(a.status == "waiting" for a in fleet.actors.values()):
-            self._take_events(fleet.timers.until_next())
-
-    def ask(self, actor: Actor, method: str, argument: Any) -> Any:
-        """Ask an actor's host and handle events until it answers."""
-        fleet = self._scheduler.fleet
-        while actor.status == "waiting":  # it is about to be restarted
-            self._take_events(fleet.timers.until_next())
-        if actor.status == "gone":
-            raise RunError(f"actor {actor.name!r} is gone and cannot be asked for {method!r}.")
-        answer = Answer(f"{method} of {actor.name}")
-        fleet.call(actor, answer, method, self.engine.put(argument))
-        self.wait_for([answer])
-        if answer.lost:
-            raise WorkerLost(f"actor {actor.name!r} was lost while it was asked for {method!r}.")
-        return None if answer.payload is None else answer.payload.get()
-
-    def wait_for(self, answers: list[Answer]) -> None:
-        """Handle events until all calls are answered."""
-        timers = self._scheduler.fleet.timers
-        while not all(answer.done for answer in answers):
-            self._take_events(timers.until_next())
-            self._raise_errors()
-
-
-def _is_answer(event: Event) -> bool:
-    return isinstance(event, Completed) and not event.header.not_ready

@@ -1,4 +1,15 @@
-"""The scheduler: builds the running form of a program and decides what happens next.
+"""The running form of a program: named tables, and what happens next.
+
+    program     the graph, which never changes
+    fleet       actors: who lives, who was asked for what, which messages are under way
+    steps       the operators of the driver, by node; each owns what it knows
+    queues      bounded queues between branches, by uid
+    backgrounds operators between two queues
+    routes      items on their way from one group of actors to another
+    ledger      what became of every request
+    stats       counters of each operator, by name
+    shared      what operators of the driver share, by key
+    cut         how often the state was saved or restored
 
     pull()                ask the output for an item; the question travels upstream, operator by
                           operator, and consumes at most one input
@@ -23,19 +34,23 @@ from rillflow.graph.node import Node
 from rillflow.graph.program import Program
 from rillflow.graph.program import Shard as ShardPlan
 from rillflow.scheduler.actor import Actor
-from rillflow.scheduler.envelope import Blocked, Pulled
+from rillflow.scheduler.background import BackgroundState
+from rillflow.scheduler.envelope import Blocked
 from rillflow.scheduler.fleet import Fleet
-from rillflow.scheduler.gather import AsyncGather, Gather, SyncGather
+from rillflow.scheduler.gather import Gather
+from rillflow.scheduler.kinds import STEPS
 from rillflow.scheduler.ledger import Ledger, Ticket
-from rillflow.scheduler.merge import SplitStep, UnionStep
-from rillflow.scheduler.queues import BackgroundState, DequeueStep, EnqueueStep, QueueState
+from rillflow.scheduler.mail import Message, MessageBalance
+from rillflow.scheduler.queue import QueueState
 from rillflow.scheduler.route import Route
 from rillflow.scheduler.stats import NodeStats
-from rillflow.scheduler.transform import TransformStep
+from rillflow.scheduler.step import Puller, Step
 from rillflow.types import FailurePolicy, Ref, read
 
-Step = TransformStep | SplitStep | UnionStep | EnqueueStep | DequeueStep | Gather
 Listener = Callable[[str, int, dict[str, Any]], None]
+Members = dict[str, tuple[dict[int, tuple[int, int]], list[int]]]
+"""by the uid of a group: its actors' indexes, each with the incarnation to start and how often it
+was asked, and the indexes of those who have left"""
 
 
 class Scheduler:
@@ -45,7 +60,7 @@ class Scheduler:
         self.program = program
         self.seed = seed
         self.fleet = Fleet(engine, seed, policy)
-        self.ledger = Ledger()
+        self.ledger = Ledger(self.message_balances)
         self.stats: dict[str, NodeStats] = {}
         self.steps: dict[Node, Step] = {}
         self.queues: dict[str, QueueState] = {}
@@ -53,101 +68,79 @@ class Scheduler:
         self.routes: list[Route] = []
         self.cut = 0
         self.shared: dict[str, Any] = {}
-        """what operators of the driver share, by key"""
         self.waiting_states: dict[str, Any] = {}
         """restored states of shared things that nobody has asked for yet"""
         self.metrics_listeners: list[Listener] = []
         self.inline_before: dict[str, float] = {}
         """seconds of actors in the driver, by actor, when the counting began"""
-        self.pull: Callable[[], Pulled]
+        self.pull: Puller
         """the next item of the program, or why there is none"""
-        self._pulls: dict[Node, Callable[[], Pulled]] = {}
         self._codes: dict[tuple[Any, ...], bytes] = {}
 
     # -- construction --------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Bring every actor to life; `begin` makes the first requests."""
+    def start(self, members: Members | None = None) -> None:
+        """Bring actors to life, all or those of a saved state; `begin` makes the first requests."""
         for group in self.program.groups:
-            for handle in group:
-                self.add_actor(handle)
-        self.queues = {queue.uid: QueueState(queue) for queue in self.program.queues}
+            everybody = dict.fromkeys(range(len(group)), (0, 0))
+            present, left = (members or {}).get(group.uid, (everybody, []))
+            for index, (incarnation, asked) in present.items():
+                self.add_actor(ActorHandle(group, index), incarnation, asked)
+            for index in left:
+                handle = ActorHandle(group, index)
+                self.fleet.remember(self.program.actor_name(handle), handle)
+        names = self.program.queue_names
+        self.queues = {q.uid: QueueState(q, names[q.uid]) for q in self.program.queues}
         for node in self.program.nodes:
             if not node.parallel:
                 self._build(node)
-        self.pull = self._pulls[self.program.root]
-        for step in self.steps.values():
-            if isinstance(step, TransformStep):
-                step.on_start()
+        self.pull = self.pull_of(self.program.root)
         for background in self.program.backgrounds:
             actor = self.fleet.by_uid[background.actors[0].uid]
-            state = BackgroundState(
-                self,
-                background,
-                actor,
-                self.queues[background.inqueue.uid],
-                self.queues[background.outqueue.uid],
-            )
+            inqueue = self.queues[background.inqueue.uid]
+            outqueue = self.queues[background.outqueue.uid]
+            state = BackgroundState(self, background, actor, inqueue, outqueue)
             self.fleet.install(actor, state.PIPELINE, cloudpickle.dumps(("fn", [])), state)
             self.backgrounds.append(state)
+
+    def prepare(self) -> None:
+        """What operators do once, before the first request: send the first weights, for one."""
+        for node, step in self.steps.items():
+            if node.kind == "transform":
+                step.start()
 
     def begin(self) -> None:
         """Make the first requests, or all that may be made after a pause."""
         for step in self.steps.values():
-            if isinstance(step, Gather):
-                step.start()
+            step.start()
         for background in self.backgrounds:
             background.pump()
-        self._pump_routes()
+        self.settle()
 
-    def add_actor(self, handle: ActorHandle) -> Actor:
+    def add_actor(self, handle: ActorHandle, incarnation: int = 0, asked: int = 0) -> Actor:
         """Start one actor of a group."""
         group: Actors = handle.group
         key = (group.uid, handle.index if group.each is not None else 0)
         if key not in self._codes:
             code = (group.factory, group.arguments(handle.index), dict(group.kwargs))
             self._codes[key] = cloudpickle.dumps(code)
-        return self.fleet.add(self.program.actor_name(handle), handle, self._codes[key])
+        name = self.program.actor_name(handle)
+        return self.fleet.add(name, handle, self._codes[key], incarnation, asked)
 
     def _build(self, node: Node) -> None:
-        name = self.program.names[node]
-        pulls = [self._pulls[i] for i in node.inputs if not i.parallel and i.kind != "split"]
-        step: Step
-        if node.kind == "gather":
-            step = self._build_gather(node, name)
-        elif node.kind == "transform":
-            step = TransformStep(self, node, name, pulls[0])
-        elif node.kind == "split":
-            self.steps[node] = SplitStep(self, node, name, pulls[0])
-            return
-        elif node.kind == "port":
-            split = self.steps[node.inputs[0]]
-            assert isinstance(split, SplitStep)
-            index = node["index"]
-            self._pulls[node] = lambda: split.pull_port(index)
-            return
-        elif node.kind == "union":
-            step = UnionStep(self, node, name, pulls)
-        elif node.kind == "enqueue":
-            step = EnqueueStep(self, self.queues[node["queue"].uid], name, pulls[0])
-        else:
-            step = DequeueStep(self, self.queues[node["queue"].uid], name)
-        self.steps[node] = step
-        self._pulls[node] = step.pull
+        step = self.steps[node] = STEPS[node.kind](self, node, self.program.names[node])
+        if isinstance(step, Gather):
+            source = self.program.shards(node.inputs[0])[0].source
+            if source.kind == "route":
+                upstream = self.steps[source.inputs[0]]
+                assert isinstance(upstream, Gather)
+                step.route = Route(self, source, upstream, upstream.pull, step)
+                self.routes.append(step.route)
+            step.connect()
 
-    def _build_gather(self, node: Node, name: str) -> Gather:
-        gather: Gather = (SyncGather if node["mode"] == "sync" else AsyncGather)(self, node, name)
-        plans = self.program.shards(node.inputs[0])
-        source = plans[0].source
-        if source.kind == "route":
-            upstream = self.steps[source.inputs[0]]
-            assert isinstance(upstream, Gather)
-            gather.route = Route(self, source, upstream, upstream.pull, gather)
-            self.routes.append(gather.route)
-        for plan in plans:
-            actor = self.fleet.by_uid[plan.actor.uid]
-            gather.add_shard(plan, actor, self.pipeline_code(plan))
-        return gather
+    def pull_of(self, node: Node) -> Puller:
+        """How whoever reads a node asks it for an item."""
+        return self.steps[node].pull
 
     def pipeline_code(self, plan: ShardPlan) -> bytes:
         """A shard's source method and transforms, ready to be shipped; pickled once."""
@@ -158,19 +151,9 @@ class Scheduler:
         return self._codes[key]
 
     def detach(self, node: Node) -> None:
-        """Whoever reads this node wants no more: a split need not keep items for it."""
-        if node.kind == "port":
-            split = self.steps[node.inputs[0]]
-            assert isinstance(split, SplitStep)
-            if split.detach_port(node["index"]):
-                self.detach(node.inputs[0].inputs[0])
-        elif not node.parallel:
-            step = self.steps[node]
-            if isinstance(step, EnqueueStep):
-                step.leave()
-            for input_ in node.inputs:
-                if not input_.parallel:
-                    self.detach(input_)
+        """Whoever reads this node wants no more."""
+        if not node.parallel:
+            self.steps[node].detach()
 
     # -- running -------------------------------------------------------------------------------
 
@@ -178,10 +161,6 @@ class Scheduler:
         """After events: due timers, and items on their way to a second group of actors."""
         if self.fleet.timers:
             self.fleet.timers.run_due()
-        if self.routes:
-            self._pump_routes()
-
-    def _pump_routes(self) -> None:
         for route in self.routes:
             route.pump()
 
@@ -192,26 +171,52 @@ class Scheduler:
         args: tuple[Any, ...],
         version: int | None = None,
         key: str | None = None,
+        targets: set[str] | None = None,
     ) -> None:
         """A message to actors; serialised once, or forwarded unread if it is one reference."""
-        if isinstance(to, ActorHandle):
-            targets = [self._actor(to)]
-        elif isinstance(to, Actors):
-            targets = [a for a in self.fleet.actors.values() if a.handle.group.uid == to.uid]
-            if not targets:
-                raise self._unknown(to)
-        else:
-            targets = [self._actor(handle) for handle in to]
-        single = len(args) == 1 and isinstance(args[0], Ref)
+        actors = self._actors(to)
+        channel = None if version is None else key or method
+        if channel is None:
+            if targets is not None:
+                targets.update([actor.group for actor in actors])
+        elif all(actor.mail.newest.get(channel) == version for actor in actors):
+            return
+        message = Message(*self._packed(method, args, actors), channel, version)
+        office, name = self.fleet.office, channel or key
+        for actor in actors:
+            if name is not None:
+                office.newest[actor.group, name] = message
+            if office.send(actor, message) and actor.parked:
+                parked, actor.parked = actor.parked, []
+                for ask_again in parked:
+                    ask_again()
+
+    def _packed(
+        self, method: str, args: tuple[Any, ...], actors: list[Actor]
+    ) -> tuple[str, Ref, bool]:
+        """A call's method, its arguments as one payload, and whether they have to be spread."""
         # a reference that travels alone is forwarded; one among others has to be read
-        if single:
-            payload = args[0]
-        elif len(targets) == 1:
-            payload = self.fleet.engine.give(targets[0].name, tuple([read(a) for a in args]))
-        else:
-            payload = self.fleet.engine.put(tuple([read(a) for a in args]))
-        for actor in targets:
-            self.fleet.tell(actor, method, payload, not single, version, key)
+        if len(args) == 1 and isinstance(args[0], Ref):
+            return method, args[0], False
+        values = tuple([read(arg) for arg in args])
+        if len(actors) == 1 and actors[0].status != "gone":
+            return method, actors[0].port.pack(values), True
+        return method, self.fleet.engine.put(values), True
+
+    def _actors(self, to: ActorHandle | Actors | Iterable[ActorHandle]) -> list[Actor]:
+        """Whom a message goes to."""
+        if isinstance(to, Actors):
+            actors = self.fleet.group(to.uid)
+            if not actors:
+                raise self._unknown(to)
+            return actors
+        by_uid, actors = self.fleet.by_uid, []
+        for handle in (to,) if isinstance(to, ActorHandle) else to:
+            actor = by_uid.get(handle.uid)
+            if actor is None:
+                raise self._unknown(handle)
+            actors.append(actor)
+        return actors
 
     def share(self, key: str, make: Callable[[], Any]) -> Any:
         """What several operators share; made by the first that asks, with its restored state."""
@@ -228,12 +233,6 @@ class Scheduler:
         else:
             self.waiting_states[key] = state
 
-    def _actor(self, handle: ActorHandle) -> Actor:
-        actor = self.fleet.by_uid.get(handle.uid)
-        if actor is None:
-            raise self._unknown(handle)
-        return actor
-
     def _unknown(self, target: object) -> BuildError:
         return BuildError(
             f"a message was sent to {target!r}, which is not part of this flow. Use the group as a "
@@ -242,20 +241,32 @@ class Scheduler:
 
     def deadlock(self, status: Blocked) -> DeadlockError:
         """Explain why nothing can ever happen again."""
-        lines = []
-        for name, state in ((q.queue.name, q) for q in self.queues.values()):
-            lines.append(f"queue {name!r} holds {len(state.items)} of {state.queue.capacity}")
-        for step in self.steps.values():
-            if isinstance(step, Gather):
-                warming = sum(shard.warming for shard in step.shards)
+        lines = [
+            f"queue {q.name!r} holds {len(q.items)} of {q.queue.capacity}"
+            for q in self.queues.values()
+        ]
+        lines += [why for step in self.steps.values() if (why := step.why()) is not None]
+        for actor in self.fleet.actors.values():
+            if actor.requests or actor.mail.crowded:
                 lines.append(
-                    f"{step.name!r}: {step.in_flight} in flight, {len(step.waiting())} ready"
-                    + (f", {warming} waiting for a message" if warming else "")
+                    f"actor {actor.name!r}: {len(actor.requests)} requests and "
+                    f"{actor.mail.under_way} messages without an answer"
                 )
         return DeadlockError(
             f"nothing can happen any more in this flow: its output says {status.value!r}, and no "
-            "request is on its way.\n  " + "\n  ".join(lines)
+            "answer will come.\n  " + "\n  ".join(lines)
         )
+
+    def lag_of(self, tickets: tuple[Ticket, ...]) -> int:
+        """By how many versions the oldest of these requests is behind the newest there are."""
+        newest, actors, oldest = self.fleet.office.newest, self.fleet.actors, 0
+        for ticket in tickets:
+            group = actors[ticket.actor].group
+            for channel, version in ticket.versions.items():
+                message = newest.get((group, channel))
+                if message is not None and message.version is not None:
+                    oldest = max(oldest, message.version - version)
+        return oldest
 
     # -- measuring -----------------------------------------------------------------------------
 
@@ -284,6 +295,11 @@ class Scheduler:
         for listener in self.metrics_listeners:
             listener(actor, seq, dict(metrics))
 
+    def message_balances(self) -> list[MessageBalance]:
+        """What became of every message, by group."""
+        actors = list(self.fleet.actors.values())
+        return list(self.fleet.office.balances(actors, self.program.group_names))
+
     def path_of(self, node: Node) -> str:
         """The operators from the source to a node, for error messages."""
         parts = [self.program.names[node]]
@@ -298,15 +314,24 @@ class Scheduler:
         groups: list[tuple[Ticket, ...]] = []
         for step in self.steps.values():
             groups += step.held()
-        for route in self.routes:
-            groups += [envelope.tickets for buffer in route.buffers for envelope in buffer]
         for queue in self.queues.values():
-            groups += [envelope.tickets for envelope in queue.items]
+            groups += queue.held()
         for actor in self.fleet.actors.values():
-            groups.append(tuple(actor.held.values()))
-            groups += [request.tickets for request in actor.requests.values() if not request.own]
+            groups += list(actor.inside.values())
+            groups += [r.tickets for r in actor.requests.values() if not r.own]
         tickets = {id(ticket): ticket for group in groups for ticket in group}
         return dict(Counter(ticket.account.source for ticket in tickets.values()))
+
+    def release(self) -> None:
+        """The run is over: let go of every item, and count the messages that nobody will handle."""
+        for step in self.steps.values():
+            step.release()
+        for queue in self.queues.values():
+            queue.items.clear()
+        for route in self.routes:
+            route.release()
+        self.fleet.office.end(list(self.fleet.actors.values()))
+        self._codes.clear()
 
 
 def _bare(node: Node) -> Node:

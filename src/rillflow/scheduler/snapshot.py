@@ -2,161 +2,201 @@
 
 Requests are let in first, and what they brought is saved with the operators that hold it. After
 the cut the run goes on exactly as a run restored from it would: both ask all shards anew, nobody
-waits any longer for items that were on their way through the driver, and on `sim` both draw from
-the same, freshly seeded generators.
+waits any longer for items that were on their way through the driver, actors that keep no state of
+their own are sent the newest of each channel, and on `sim` both draw from the same, freshly seeded
+generators.
+
+    format, cut, clock     of the state itself
+    members                by group: how many the program had, which there are, which have left
+    actors                 by name: what its host told, its counters, the tickets inside it
+    channels               by group and channel: the newest message
+    operators, queues      by name: what each step and queue told (`step.py`)
+    counters, run_counters, shared, ledger, messages, tickets
+
+Everything is found again by its name. Actors that joined are started again, those that left are
+not; in a program with another number of actors the ones that both have go on, new ones start fresh,
+and what others held is dropped as `removed`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rillflow.engines.contract import Engine
 from rillflow.errors import RunError
 from rillflow.scheduler.actor import Actor
-from rillflow.scheduler.envelope import Envelope
-from rillflow.scheduler.gather import AsyncGather, Gather, SyncGather
-from rillflow.scheduler.ledger import Ticket
-from rillflow.scheduler.merge import SplitStep, UnionStep
-from rillflow.scheduler.queues import EnqueueStep
-from rillflow.scheduler.route import Route
-from rillflow.scheduler.scheduler import Scheduler
-from rillflow.scheduler.transform import TransformStep
+from rillflow.scheduler.gather import Gather
+from rillflow.scheduler.mail import Message
+from rillflow.scheduler.membership import give_shards
+from rillflow.scheduler.saving import Loader, Saver
+from rillflow.scheduler.scheduler import Members, Scheduler
 from rillflow.seeding import derive_seed
-from rillflow.types import Ref, read
 
 if TYPE_CHECKING:
-    from rillflow.scheduler.run import Run
+    from rillflow.scheduler.driver import Driver
 
-FORMAT = 1
-
-
-class _Tickets:
-    """Tickets as numbers while they are saved: one held in two places stays one."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[int, int] = {}
-        self.rows: list[dict[str, Any]] = []
-
-    def number(self, ticket: Ticket) -> int:
-        if id(ticket) not in self.numbers:
-            self.numbers[id(ticket)] = len(self.rows)
-            row: dict[str, Any] = {
-                "source": list(ticket.source),
-                "account": [ticket.account.source, *ticket.account.path],
-                "outcome": ticket.outcome,
-                "pieces": ticket.pieces,
-                "sent": ticket.sent,
-            }
-            self.rows.append(row)
-            forks = ticket.forks
-            row["forks"] = forks and {name: self.number(fork) for name, fork in forks.items()}
-        return self.numbers[id(ticket)]
-
-    def encode(self, value: Any) -> Any:
-        """Plain data: references are read, tickets become their numbers."""
-        if isinstance(value, Ticket):
-            return {"ticket": self.number(value)}
-        if isinstance(value, Ref):
-            return value.get()
-        if type(value) in (list, tuple):
-            return type(value)(self.encode(v) for v in value)
-        if type(value) is dict:
-            return {k: self.encode(v) for k, v in value.items()}
-        return value
-
-    def envelope(self, envelope: Envelope) -> dict[str, Any]:
-        return {
-            "value": read(envelope.value),
-            "tickets": [self.number(t) for t in envelope.tickets],
-        }
+FORMAT = 2
 
 
-def take(run: Run[Any], scheduler: Scheduler) -> dict[str, Any]:
-    """Let every request come in, then save everything by name."""
-    run.quiesce()
+def take(driver: Driver, scheduler: Scheduler, timeout: float | None = None) -> dict[str, Any]:
+    """Let every request come in, then save everything by name; whatever fails, the run goes on."""
+    state: dict[str, Any] | None = None
+    try:
+        driver.quiesce(timeout)
+        state = _take(driver, scheduler, timeout)
+    finally:
+        if state is None:  # it goes on as if nobody had asked
+            scheduler.fleet.paused = False
+            scheduler.begin()
+    _go_on(driver, scheduler, state)
+    return state
+
+
+def _take(driver: Driver, scheduler: Scheduler, timeout: float | None) -> dict[str, Any]:
+    fleet, program = scheduler.fleet, scheduler.program
+    present = [actor for actor in fleet.actors.values() if actor.status == "live"]
+    hosts = {actor.name: driver.ask(actor, "get_state", None, timeout) for actor in present}
     for step in scheduler.steps.values():
         step.cut()
-    tickets = _Tickets()
-    names = {step: scheduler.program.names[node] for node, step in scheduler.steps.items()}
+    save = Saver(lambda key: _stable(scheduler, key))
+    shared = {key: value.get_state() for key, value in scheduler.shared.items() if _saves(value)}
     state: dict[str, Any] = {
         "format": FORMAT,
         "cut": scheduler.cut + 1,
-        "clock": scheduler.fleet.engine.now(),
-        "actors": {
-            a.name: _actor(run, scheduler, a, tickets)
-            for a in scheduler.fleet.actors.values()
-            if a.status == "live"
-        },
-        "operators": {name: _step(step, tickets) for step, name in names.items()},
-        "queues": {
-            q.queue.name: {
-                "items": [tickets.envelope(e) for e in q.items],
-                "producers": sorted(q.producers),
+        "clock": fleet.engine.now(),
+        "members": {
+            program.group_names[group.uid]: {
+                "count": len(group),
+                "present": [_member(a) for a in present if a.group == group.uid],
+                "left": [a.handle.index for a in fleet.group(group.uid) if a not in present],
             }
-            for q in scheduler.queues.values()
+            for group in program.groups
         },
+        "actors": {
+            actor.name: _actor(scheduler, actor, hosts[actor.name], save) for actor in present
+        },
+        "channels": [
+            {
+                "group": program.group_names[group],
+                "channel": _stable(scheduler, channel),
+                "method": message.method,
+                "value": message.payload.get(),
+                "spread": message.spread,
+                "version": message.version,
+            }
+            for (group, channel), message in fleet.office.newest.items()
+        ],
+        "operators": {
+            program.names[node]: step.get_state(save) for node, step in scheduler.steps.items()
+        },
+        "queues": {queue.name: queue.get_state(save) for queue in scheduler.queues.values()},
         "counters": {
             name: {"items": s.items, "counters": dict(s.counters)}
             for name, s in scheduler.stats.items()
         },
-        "run_counters": dict(scheduler.fleet.counters),
+        "run_counters": dict(fleet.counters),
         "shared": {
-            _stable(scheduler, key): state
-            for key, state in (
-                *scheduler.waiting_states.items(),
-                *((k, v.get_state()) for k, v in scheduler.shared.items() if _has_state(v)),
-            )
+            _stable(scheduler, key): value
+            for key, value in (*scheduler.waiting_states.items(), *shared.items())
         },
         "ledger": {name: account.state() for name, account in scheduler.ledger.accounts.items()},
+        "messages": {
+            program.group_names[group]: {
+                "sent": account.sent,
+                "handled": account.handled,
+                "lost": dict(account.lost),
+            }
+            for group, account in fleet.office.accounts.items()
+        },
     }
-    state["tickets"] = tickets.rows
-    _go_on(scheduler, state["cut"], state["clock"])
+    state["tickets"] = save.rows
     return state
 
 
-def restore(run: Run[Any], scheduler: Scheduler, state: dict[str, Any]) -> None:
+def members_of(state: dict[str, Any], scheduler: Scheduler) -> Members:
+    """Who is to be started, and who has left: as in the state, unless the program asks for another
+    number of actors; then those of the program."""
+    members: Members = {}
+    for group in scheduler.program.groups:
+        saved = state["members"].get(scheduler.program.group_names[group.uid])
+        if saved is None:
+            continue
+        known = {index: (life, asked) for index, life, asked in saved["present"]}
+        chosen = list(known) if saved["count"] == len(group) else range(len(group))
+        present = {index: known.get(index, (0, 0)) for index in chosen}
+        left = [index for index in (*known, *saved["left"]) if index not in present]
+        members[group.uid] = (present, left)
+    return members
+
+
+def restore(driver: Driver, scheduler: Scheduler, state: dict[str, Any]) -> None:
     """Bring a freshly built, not yet begun scheduler into a saved state."""
-    if state.get("format") != FORMAT:
-        raise RunError(
-            f"this state has format {state.get('format')!r}; this version reads {FORMAT}."
-        )
     for name, account in state["ledger"].items():
         scheduler.ledger.account(name).restore(account)
-    tickets = [_ticket(scheduler, row) for row in state["tickets"]]
-    for ticket, row in zip(tickets, state["tickets"], strict=True):
-        ticket.forks = row["forks"] and {name: tickets[i] for name, i in row["forks"].items()}
+    load = Loader(scheduler, state["tickets"], lambda key: _live(scheduler, key))
     steps = {scheduler.program.names[node]: step for node, step in scheduler.steps.items()}
     _same_names("operators", set(steps), set(state["operators"]))
+    queues = {queue.name: queue for queue in scheduler.queues.values()}
+    _same_names("queues", set(queues), set(state["queues"]))
+    _restore_members(scheduler)
+    for name, saved in state["queues"].items():
+        queues[name].set_state(saved, load)
     for name, saved in state["operators"].items():
-        _restore_step(steps[name], saved, tickets)
-    for queue in scheduler.queues.values():
-        saved = state["queues"][queue.queue.name]
-        queue.items.extend(_envelope(row, tickets) for row in saved["items"])
-        queue.producers = set(saved["producers"])
+        steps[name].set_state(saved, load)
     for name, saved in state["counters"].items():
         scheduler.stats_of(name).items = saved["items"]
         scheduler.stats_of(name).counters.update(saved["counters"])
     scheduler.fleet.counters.update(state["run_counters"])
     for key, saved in state["shared"].items():
         scheduler.restore_shared(_live(scheduler, key), saved)
-    _same_names(
-        "actors",
-        {n for n, a in scheduler.fleet.actors.items() if a.status == "live"},
-        set(state["actors"]),
-    )
+    _restore_channels(scheduler, state)
+    for actor in scheduler.fleet.actors.values():
+        saved = state["actors"].get(actor.name)
+        if saved is None:
+            if actor.status == "live":  # a newcomer
+                _bring_up_to_date(scheduler, actor)
+        elif actor.status == "live":
+            _restore_actor(driver, scheduler, actor, saved, load)
+        else:  # it is not part of this run any more
+            for numbers in saved["inside"].values():
+                for ticket in load.tickets(numbers):
+                    ticket.finish("removed")
+    _restore_messages(scheduler, state)
+    _go_on(driver, scheduler, state)
+
+
+def check_format(state: dict[str, Any]) -> None:
+    """Refuse a state that another version has written."""
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        found = state.get("format") if isinstance(state, dict) else type(state).__name__
+        raise RunError(
+            f"this state has format {found!r}; this version reads {FORMAT}. A run that an older "
+            "version saved cannot be continued: train anew, or start from its policy."
+        )
+
+
+def _go_on(driver: Driver, scheduler: Scheduler, state: dict[str, Any]) -> None:
+    """From the cut on, the run that was saved and the one restored do the same."""
+    fleet = scheduler.fleet
+    scheduler.cut = state["cut"]
     for name, saved in state["actors"].items():
-        _restore_actor(run, scheduler, scheduler.fleet.actors[name], saved, tickets)
-    _go_on(scheduler, state["cut"], state["clock"])
-
-
-def _go_on(scheduler: Scheduler, cut: int, clock: float) -> None:
-    scheduler.cut = cut
-    scheduler.fleet.engine.cut(derive_seed(scheduler.seed, "cut", cut), clock)
-    scheduler.fleet.paused = False
+        actor = fleet.actors[name]
+        if actor.status == "live" and not saved["host"]["remembers"]:
+            _bring_up_to_date(scheduler, actor)
+    fleet.engine.cut(derive_seed(scheduler.seed, "cut", scheduler.cut), state["clock"])
+    fleet.paused = False
     scheduler.begin()
 
 
-def _has_state(value: object) -> bool:
+def _bring_up_to_date(scheduler: Scheduler, actor: Actor) -> None:
+    """An actor without a state of its own knows only what it is told."""
+    office = scheduler.fleet.office
+    actor.mail.newest.clear()
+    for (group, _), message in office.newest.items():
+        if group == actor.group:
+            office.send(actor, message)
+
+
+def _saves(value: object) -> bool:
     return hasattr(value, "get_state") and hasattr(value, "set_state")
 
 
@@ -177,140 +217,77 @@ def _live(scheduler: Scheduler, key: str) -> str:
     return key
 
 
-def _actor(run: Run[Any], scheduler: Scheduler, actor: Actor, tickets: _Tickets) -> dict[str, Any]:
+def _member(actor: Actor) -> list[int]:
+    return [actor.handle.index, actor.incarnation, actor.seq]
+
+
+def _actor(scheduler: Scheduler, actor: Actor, host: Any, save: Saver) -> dict[str, Any]:
+    now = scheduler.fleet.engine.now()
     return {
-        "host": tickets.encode(run.ask(actor, "get_state", None)),
+        "host": {**host, "versions": save.versions(host["versions"])},
         "seq": actor.seq,
-        "versions_sent": actor.versions_sent,
-        "last_version": {_stable(scheduler, key): v for key, v in actor.last_version.items()},
-        "sticky": {
-            _stable(scheduler, key): [method, payload.get(), spread, version]
-            for key, (method, payload, spread, version) in actor.sticky.items()
-        },
-        "held": {str(seq): tickets.number(ticket) for seq, ticket in actor.held.items()},
+        "versions_sent": actor.mail.versions_sent,
+        "restarted": [now - when for when in actor.restarts],
+        "counters": dict(actor.counters),
+        "inside": {str(seq): save.tickets(tickets) for seq, tickets in actor.inside.items()},
     }
 
 
 def _restore_actor(
-    run: Run[Any], scheduler: Scheduler, actor: Actor, saved: dict[str, Any], tickets: list[Ticket]
+    driver: Driver, scheduler: Scheduler, actor: Actor, saved: dict[str, Any], load: Loader
 ) -> None:
-    run.ask(actor, "set_state", saved["host"])
+    versions = load.versions(saved["host"]["versions"])
+    driver.ask(actor, "set_state", {**saved["host"], "versions": dict(versions)})
+    now = scheduler.fleet.engine.now()
     actor.seq = saved["seq"]
-    actor.versions_sent = saved["versions_sent"]
-    actor.last_version = {_live(scheduler, key): v for key, v in saved["last_version"].items()}
-    actor.held = {int(seq): tickets[number] for seq, number in saved["held"].items()}
-    for key, (method, value, spread, version) in saved["sticky"].items():
-        actor.sticky[_live(scheduler, key)] = (
-            method,
-            scheduler.fleet.engine.put(value),
-            spread,
-            version,
-        )
+    actor.restarts.extend(now - ago for ago in saved["restarted"])
+    actor.counters.update(saved["counters"])
+    actor.inside = {int(seq): load.tickets(numbers) for seq, numbers in saved["inside"].items()}
+    actor.mail.versions_sent = saved["versions_sent"]
+    actor.mail.versions = versions
+    actor.mail.newest = dict(versions)
 
 
-def _step(step: object, tickets: _Tickets) -> Any:
-    if isinstance(step, TransformStep):
-        return {
-            "state": tickets.encode(step.transform.get_state()),
-            "ended": step.upstream_ended,
-            "out": [tickets.envelope(e) for e in step.out],
-        }
-    if isinstance(step, UnionStep):
-        return step.get_state()
-    if isinstance(step, SplitStep):
-        return {
-            "ended": step.ended,
-            "left": sorted(step.left),
-            "buffers": [[tickets.envelope(e) for e in buffer] for buffer in step.buffers],
-        }
-    if isinstance(step, EnqueueStep):
-        return {"pending": None if step.pending is None else tickets.envelope(step.pending)}
-    if isinstance(step, Gather):
-        return {
-            "ended": [shard.index for shard in step.shards if shard.ended],
-            "items": _gathered(step, tickets),
-            "metrics": [[[seq, dict(one)] for seq, one in shard.metrics] for shard in step.shards],
-            "route": _route(step.route, tickets),
-        }
-    return None
+def _restore_members(scheduler: Scheduler) -> None:
+    """Actors beyond those that the program names, who had joined, get their shards back."""
+    for step in scheduler.steps.values():
+        if isinstance(step, Gather) and step.route is None:
+            for actor in scheduler.fleet.actors.values():
+                if actor.handle.index >= len(actor.handle.group) and actor.status == "live":
+                    give_shards(scheduler, step, actor)
 
 
-def _gathered(gather: Gather, tickets: _Tickets) -> list[dict[str, Any]]:
-    if isinstance(gather, AsyncGather):
-        pairs = [(shard.index, envelope) for shard, envelope in gather.ready]
-    else:
-        assert isinstance(gather, SyncGather)
-        pairs = [(i, envelope) for i, buffer in enumerate(gather.buffers) for envelope in buffer]
-    return [{"shard": index, **tickets.envelope(envelope)} for index, envelope in pairs]
+def _restore_channels(scheduler: Scheduler, state: dict[str, Any]) -> None:
+    """The newest message of each channel, instead of what was said at the start."""
+    office, engine = scheduler.fleet.office, scheduler.fleet.engine
+    office.newest.clear()
+    uids = {name: uid for uid, name in scheduler.program.group_names.items()}
+    for row in state["channels"]:
+        if row["group"] in uids:
+            channel = _live(scheduler, row["channel"])
+            versioned = row["version"] is not None
+            office.newest[uids[row["group"]], channel] = Message(
+                row["method"],
+                engine.put(row["value"]),
+                row["spread"],
+                channel if versioned else None,
+                row["version"],
+            )
 
 
-def _route(route: Route | None, tickets: _Tickets) -> dict[str, Any] | None:
-    if route is None:
-        return None
-    return {
-        "buffers": [[tickets.envelope(e) for e in buffer] for buffer in route.buffers],
-        "dealt": dict(route.dealt),
-        "ended": route.ended,
-    }
-
-
-def _restore_route(route: Route | None, saved: Any, tickets: list[Ticket], engine: Engine) -> None:
-    if route is None:
-        return
-    route.dealt, route.ended = dict(saved["dealt"]), saved["ended"]
-    for buffer, rows in zip(route.buffers, saved["buffers"], strict=True):
-        for row in rows:
-            envelope = _envelope(row, tickets)
-            envelope.value, envelope.lazy = engine.put(envelope.value), True
-            buffer.append(envelope)
-
-
-def _restore_step(step: object, saved: Any, tickets: list[Ticket]) -> None:
-    if isinstance(step, TransformStep):
-        step.transform.set_state(_decode(saved["state"], tickets))
-        step.upstream_ended = saved["ended"]
-        step.out.extend(_envelope(row, tickets) for row in saved["out"])
-    elif isinstance(step, UnionStep):
-        step.set_state(saved)
-    elif isinstance(step, SplitStep):
-        step.ended, step.left = saved["ended"], set(saved["left"])
-        for buffer, rows in zip(step.buffers, saved["buffers"], strict=True):
-            buffer.extend(_envelope(row, tickets) for row in rows)
-    elif isinstance(step, EnqueueStep):
-        row = saved["pending"]
-        step.pending = None if row is None else _envelope(row, tickets)
-    elif isinstance(step, Gather):
-        for index in saved["ended"]:
-            step.shards[index].ended = True
-        for shard, metrics in zip(step.shards, saved["metrics"], strict=True):
-            shard.metrics = [(seq, one) for seq, one in metrics]
-        step.adopt([(row["shard"], _envelope(row, tickets)) for row in saved["items"]])
-        _restore_route(step.route, saved["route"], tickets, step.fleet.engine)
-
-
-def _envelope(row: dict[str, Any], tickets: list[Ticket]) -> Envelope:
-    return Envelope(row["value"], tuple(tickets[number] for number in row["tickets"]))
-
-
-def _decode(value: Any, tickets: list[Ticket]) -> Any:
-    if type(value) is dict:
-        if set(value) == {"ticket"}:
-            return tickets[value["ticket"]]
-        return {k: _decode(v, tickets) for k, v in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_decode(v, tickets) for v in value)
-    return value
-
-
-def _ticket(scheduler: Scheduler, row: dict[str, Any]) -> Ticket:
-    source, *path = row["account"]
-    account = scheduler.ledger.account(source)
-    for branch in path:
-        account = account.child(branch)
-    actor, incarnation, seq, version = row["source"]
-    ticket = Ticket(actor, incarnation, seq, version, account, row["sent"])
-    ticket.outcome, ticket.pieces = row["outcome"], row["pieces"]
-    return ticket
+def _restore_messages(scheduler: Scheduler, state: dict[str, Any]) -> None:
+    """Counts of messages go on from the state; what was said to newcomers is added to them."""
+    office = scheduler.fleet.office
+    office.accounts.clear()
+    uids = {name: uid for uid, name in scheduler.program.group_names.items()}
+    for name, saved in state["messages"].items():
+        if name in uids:
+            account = office.account(uids[name])
+            account.sent, account.handled = saved["sent"], saved["handled"]
+            account.lost.update(saved["lost"])
+    for actor in scheduler.fleet.actors.values():
+        if actor.mail.under_way:
+            office.account(actor.group).sent += actor.mail.under_way
 
 
 def _same_names(what: str, here: set[str], saved: set[str]) -> None:

@@ -9,20 +9,21 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from rillflow.engines.transforms import Batch, ForEach, Marks, Outs, make_transform
+from rillflow.engines.transforms import ForEach, Marks, Outs, make_transform
 from rillflow.errors import BuildError, OperatorError, RillflowError, describe_exception
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
-from rillflow.scheduler.deferred import Deferred
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
 from rillflow.scheduler.ledger import Ticket
+from rillflow.scheduler.mail import Deferred
+from rillflow.scheduler.step import Step
 from rillflow.seeding import derive_seed
 from rillflow.types import Provenance, Ref
 
 if TYPE_CHECKING:
+    from rillflow.scheduler.saving import Loader, Saver
     from rillflow.scheduler.scheduler import Scheduler
 
-Puller = Callable[[], Pulled]
 T = TypeVar("T")
 
 
@@ -34,6 +35,8 @@ class DriverContext:
 
     def __init__(self, scheduler: Scheduler, operator: str) -> None:
         self.operator = operator
+        self.targets: set[str] = set()
+        """groups that the operator has sent messages to: it works only while they have credit"""
         self._scheduler = scheduler
         self._tickets: tuple[Ticket, ...] = ()
 
@@ -55,6 +58,11 @@ class DriverContext:
             return (actors[self._tickets[0].actor].handle,)
         return tuple(actors[name].handle for name in dict.fromkeys(t.actor for t in self._tickets))
 
+    @property
+    def lag(self) -> int:
+        """By how many versions the oldest weights behind this item are older than the newest."""
+        return self._scheduler.lag_of(self._tickets)
+
     def send(
         self,
         to: ActorHandle | Actors | Iterable[ActorHandle],
@@ -64,7 +72,7 @@ class DriverContext:
         key: str | None = None,
     ) -> None:
         """Call a method of actors without waiting for it."""
-        self._scheduler.send(to, method, args, version, key)
+        self._scheduler.send(to, method, args, version, key, self.targets)
 
     def put(self, value: Any) -> Ref:
         """Serialise a value once, to send it to many actors."""
@@ -101,23 +109,24 @@ class DriverContext:
             ticket.mark(outcome)
 
 
-class TransformStep:
+class TransformStep(Step):
     """One transform node of the driver."""
 
-    def __init__(self, scheduler: Scheduler, node: Node, name: str, pull: Puller) -> None:
-        self.scheduler = scheduler
-        self.node = node
-        self.name = name
+    kind = "transform"
+
+    def __init__(self, scheduler: Scheduler, node: Node, name: str) -> None:
+        super().__init__(scheduler, node, name)
         self.path = scheduler.path_of(node)
-        self.stats = scheduler.stats_of(name)
-        self.upstream = pull
+        (self.pull_upstream,) = self.upstream
         self.ctx = DriverContext(scheduler, name)
+        self.crowded = scheduler.fleet.office.crowded
         seed = derive_seed(scheduler.seed, name)
         self.transform = make_transform(node, own_copy(node["fn"], name), self, seed)
         self.one_to_one = type(self.transform) is ForEach
         self.counts_cpu = scheduler.fleet.engine.counts_cpu
         self.out: deque[Envelope] = deque()
         self.upstream_ended = False
+        self.began = False
 
     # -- what the transform asks for (its Accounts) ----------------------------------------------
 
@@ -141,26 +150,32 @@ class TransformStep:
         sources = self.ctx.aim(marks).sources
         return sources[0] if len(sources) == 1 else sources
 
-    def on_start(self) -> None:
+    def start(self) -> None:
         """Before the first request: let the operator do what it does once."""
-        hook = getattr(self.transform.fn, "on_start", None)
-        if hook is not None:
-            self._once(lambda: hook(self.ctx.aim(())) or [])
+        if not self.began:
+            self.began = True
+            hook = getattr(self.transform.fn, "on_start", None)
+            if hook is not None:
+                self._once(lambda: hook(self.ctx.aim(())) or [])
 
     # -- the step ------------------------------------------------------------------------------
 
     def pull(self) -> Pulled:
         """The next item, or why there is none; consumes at most one input."""
         if self.out:
-            return self._emit(self.out.popleft())
-        if self.transform.ended or self.upstream_ended:
+            self.stats.items += 1
+            return self.out.popleft()
+        transform = self.transform
+        if transform.ended or self.upstream_ended:
             return Blocked.ENDED
-        pulled = self.upstream()
+        if self.crowded and not self.ctx.targets.isdisjoint(self.crowded):
+            return Blocked.CROWDED
+        pulled = self.pull_upstream()
         if type(pulled) is Envelope:
             if self.one_to_one:
                 return self._apply(pulled)
             outs = self._feed(pulled)
-            if len(outs) == 1 and not self.transform.ended:
+            if len(outs) == 1 and not transform.ended:
                 pulled.value, pulled.tickets = outs[0]
                 pulled.lazy = self._is_lazy(pulled.value)
                 self.stats.items += 1
@@ -168,36 +183,42 @@ class TransformStep:
             self._queue(outs, pulled)
         elif pulled is Blocked.ENDED:
             self.upstream_ended = True
-            self._queue(self._once(self.transform.flush), None)
+            self._queue(self._once(transform.flush), None)
         else:
             return pulled
-        if self.transform.ended:
+        if transform.ended:
             self.scheduler.detach(self.node.inputs[0])
-        return self._emit(self.out.popleft()) if self.out else Blocked.PROGRESSED
+        if self.out:
+            self.stats.items += 1
+            return self.out.popleft()
+        return Blocked.PROGRESSED
 
     def _apply(self, envelope: Envelope) -> Envelope:
         """The usual case, one in and one out: the envelope goes on with its new value."""
-        transform = self.transform
+        transform, stats = self.transform, self.stats
         cpu = time.thread_time() if self.counts_cpu else 0.0
         wall = time.perf_counter()
         try:
-            value = envelope.read() if transform.reads else envelope.value
+            value = envelope.value
+            if transform.reads and envelope.lazy:
+                value = envelope.read()
             if transform.with_context:
-                envelope.value = transform.fn(value, self.ctx.aim(envelope.tickets))
+                ctx = self.ctx
+                ctx._tickets = envelope.tickets
+                envelope.value = transform.fn(value, ctx)
             else:
                 envelope.value = transform.fn(value)
             value = None  # to let go of a large item takes time: the operator's
-        except Exception as error:
-            envelope.finish(f"error in {self.name}")
-            self._raise(error)
+        except BaseException as error:
+            self._failed(envelope, error)
         finally:
-            self._spent(wall, cpu, len(envelope.tickets))
+            if self.counts_cpu:
+                self._spent(wall, cpu, len(envelope.tickets))
+            else:
+                stats.busy += time.perf_counter() - wall
+                stats.calls += 1
         envelope.lazy = self._is_lazy(envelope.value)
-        self.stats.items += 1
-        return envelope
-
-    def _emit(self, envelope: Envelope) -> Envelope:
-        self.stats.items += 1
+        stats.items += 1
         return envelope
 
     def _feed(self, envelope: Envelope) -> Outs:
@@ -211,9 +232,8 @@ class TransformStep:
             outs = transform.feed(value, envelope.tickets)
             value = envelope.value = None  # to let go of a large item takes time: the operator's
             return outs
-        except Exception as error:
-            envelope.finish(f"error in {self.name}")
-            self._raise(error)
+        except BaseException as error:
+            self._failed(envelope, error)
         finally:
             self._spent(wall, cpu, len(envelope.tickets))
 
@@ -237,14 +257,20 @@ class TransformStep:
         wall, cpu = time.perf_counter(), time.thread_time()
         try:
             return work()
-        except Exception as error:
+        except BaseException as error:
             self._raise(error)
         finally:
             self._spent(wall, cpu, 0)
 
-    def _raise(self, error: Exception) -> NoReturn:
+    def _failed(self, envelope: Envelope, error: BaseException) -> NoReturn:
+        """The item ends here, whatever was raised: its source must not wait for it for ever."""
+        what = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
+        envelope.finish(f"{what} in {self.name}")
+        self._raise(error)
+
+    def _raise(self, error: BaseException) -> NoReturn:
         """An exception of user code becomes an error that names operator and line."""
-        if isinstance(error, RillflowError):
+        if isinstance(error, RillflowError | KeyboardInterrupt):
             raise error
         raise OperatorError.build(describe_exception(error), self.path, None, error) from error
 
@@ -259,19 +285,37 @@ class TransformStep:
     # -- state and audit -----------------------------------------------------------------------
 
     def held(self) -> list[Marks]:
-        """Tickets of everything inside, for the audit."""
-        return [*self.transform.held(), *(envelope.tickets for envelope in self.out)]
-
-    def cut(self) -> None:
-        """Items on their way through no longer keep their source waiting."""
-        for envelope in self.out:
-            envelope.release()
+        inside = [marks for _, marks in self.transform.inside()]
+        return [*inside, *(envelope.tickets for envelope in self.out)]
 
     @property
     def depth(self) -> int:
-        """Items waiting inside."""
-        inside = self.transform.values if isinstance(self.transform, Batch) else ()
-        return len(inside) + len(self.out)
+        return len(self.transform.inside()) + len(self.out)
+
+    def detach(self) -> None:
+        super().detach()
+        out, self.out = self.out, deque()
+        for envelope in out:
+            envelope.finish("reader ended")
+
+    def cut(self) -> None:
+        for envelope in self.out:
+            envelope.release()
+
+    def release(self) -> None:
+        self.out.clear()
+
+    def get_state(self, save: Saver) -> Any:
+        return {
+            "transform": save.inside(self.transform.get_state()),
+            "ended": self.upstream_ended,
+            "out": [save.envelope(envelope) for envelope in self.out],
+        }
+
+    def set_state(self, state: Any, load: Loader) -> None:
+        self.transform.set_state(load.inside(state["transform"]))
+        self.upstream_ended = state["ended"]
+        self.out.extend(load.envelope(row) for row in state["out"])
 
 
 def own_copy(fn: Any, operator: str) -> Any:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle
 
-from rillflow.engines.contract import ActorSpec, Completed, Engine, Event
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Order, Port
 from rillflow.simulation.meters import Meter, Window
-from rillflow.types import Header, Provenance, Ref
+from rillflow.types import Header, Ref
 
 T = TypeVar("T")
 Key = tuple[str, str, tuple[str, ...]]
@@ -46,6 +46,28 @@ class Seen(NamedTuple):
     on_the_way: float | None
     """seconds between sending the request and seeing the answer; None: something else was in the
     way as well, so that the time says nothing about the transport"""
+
+
+class _Observed(Port):
+    """A port under observation."""
+
+    def __init__(self, recorder: Recorder, spec: ActorSpec, inner: Port) -> None:
+        self.recorder = recorder
+        self.actor = spec.name
+        self.inner = inner
+
+    def send(self, order: Order, payload: Ref | None = None) -> None:
+        self.recorder.ordered(self.actor, order)
+        self.inner.send(order, payload)
+
+    def pack(self, value: Any) -> Ref:
+        return self.inner.pack(value)
+
+    def lend(self, value: Any) -> Ref:
+        return self.inner.lend(value)
+
+    def kill(self) -> None:
+        self.inner.kill()
 
 
 class Recorder(Engine):
@@ -95,49 +117,41 @@ class Recorder(Engine):
     def open(self, seed: int) -> None:
         self.inner.open(seed)
 
-    def start(self, spec: ActorSpec) -> None:
+    def start(self, spec: ActorSpec) -> Port:
         self.specs[spec.name] = spec
         self._in_flight[spec.name] = 0
-        self.inner.start(spec)
+        return _Observed(self, spec, self.inner.start(spec))
 
-    def install(self, actor: str, pipeline: str, code: bytes) -> None:
-        if code not in self._keys:
-            self._keys[code] = names_in(code)
-        method, names = self._keys[code]
-        self._pipelines[actor, pipeline] = (group_of(self.specs[actor]), method, names)
-        self.inner.install(actor, pipeline, code)
-
-    def request(
-        self, actor: str, request: int, pipeline: str, seq: int,
-        payload: Ref | None = None, provenance: Provenance = (),
-    ) -> None:  # fmt: skip
-        self._asked[request] = (actor, pipeline, seq, self._in_flight[actor] == 0)
-        self._in_flight[actor] += 1
-        self._unsent.append(request)
-        if actor not in self._heard:
-            self._silent.add(actor)
-        self._count_message(actor)
-        self.inner.request(actor, request, pipeline, seq, payload, provenance)
-
-    def tell(
-        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
-    ) -> None:
-        self._count_message(actor)
-        if actor in self.meters:
-            self.meters[actor].told()
-        self.inner.tell(actor, method, payload, spread, version)
-
-    def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
-        self.inner.call(actor, request, method, payload)
+    def ordered(self, actor: str, order: Order) -> None:
+        """Write down what is sent to an actor."""
+        kind = order[0]
+        if kind == "install":
+            _, pipeline, code = order
+            if code not in self._keys:
+                self._keys[code] = names_in(code)
+            method, names = self._keys[code]
+            self._pipelines[actor, pipeline] = (group_of(self.specs[actor]), method, names)
+        elif kind == "request":
+            _, request, pipeline, seq, _ = order
+            self._asked[request] = (actor, pipeline, seq, self._in_flight[actor] == 0)
+            self._in_flight[actor] += 1
+            self._unsent.append(request)
+            if actor not in self._heard:
+                self._silent.add(actor)
+            self._count_message(actor)
+        elif kind == "tell":
+            self._count_message(actor)
+            if actor in self.meters:
+                self.meters[actor].told()
 
     def put(self, value: Any) -> Ref:
         return self.inner.put(value)
 
-    def lend(self, actor: str, value: Any) -> Ref:
-        return self.inner.lend(actor, value)
+    def wake(self) -> None:
+        self.inner.wake()
 
-    def give(self, actor: str, value: Any) -> Ref:
-        return self.inner.give(actor, value)
+    def enter(self) -> None:
+        self.inner.enter()
 
     @property
     def inline_seconds(self) -> float:
@@ -145,9 +159,6 @@ class Recorder(Engine):
 
     def inline_busy(self) -> dict[str, float]:
         return self.inner.inline_busy()
-
-    def kill(self, actor: str) -> None:
-        self.inner.kill(actor)
 
     def now(self) -> float:
         return self.inner.now()

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from rillflow.engines.contract import ActorSpec, Completed, Event
-from rillflow.engines.sim import Asked, Sim, SimActor, with_times
+from rillflow.engines.contract import ActorSpec, Completed, Event, Order
+from rillflow.engines.replies import Reply
+from rillflow.engines.sim import Job, Sim, SimActor, with_times
 from rillflow.engines.sim_faults import Fault
 from rillflow.engines.sim_latency import Latency
 from rillflow.errors import RunError
@@ -82,10 +83,27 @@ class StandIn:
     def __init__(self, spec: ActorSpec, calibration: Calibration, rng: random.Random) -> None:
         self.handle = spec.handle
         self.group = group_of(spec)
-        self.version = 0
+        self.handled = 0
+        """messages so far"""
+        self.due = 0
+        self.interrupted = False
         self.calibration = calibration
         self.rng = rng
         self.scripts: dict[str, Iterator[tuple[Answer, list[int]]]] = {}
+
+    def start(self, code: bytes) -> Reply:
+        """Nothing is constructed."""
+        return ("started",), None
+
+    def told(self, count: int) -> None:
+        """Messages are handled, whatever they say."""
+        self.handled += count
+        self.due = 1
+
+    def acknowledge(self) -> Reply:
+        """Say so."""
+        self.due = 0
+        return ("told", self.handled, ()), None
 
     def install(self, pipeline: str, method: str, names: tuple[str, ...]) -> None:
         """Learn a pipeline: find what was recorded of it."""
@@ -113,10 +131,11 @@ class StandIn:
                 items=tuple(tuple(asked[-1 - ago] for ago in item) for item in header.items),
                 dropped=tuple((asked[-1 - ago], name) for ago, name in header.dropped),
                 kept=tuple(asked[-1 - ago] for ago in header.kept),
-                version=self.version,
+                handled=self.handled,
             )
         else:
-            header = header._replace(items=((seq,),), version=self.version)
+            header = header._replace(items=((seq,),), handled=self.handled)
+        self.due = 0
         return answer, header
 
     def close(self) -> None:
@@ -137,45 +156,45 @@ class Rehearsal(Bounded):
         self._inline: deque[tuple[SimActor, Event, float, float]] = deque()
         self._owed = 0.0
         """processor time of the driver for messages that it has not been charged with yet"""
-        self._told: dict[str, tuple[int, int | None]] = {}
-        """by actor: messages since its last request, and the newest version among them"""
-        self._before: dict[int, tuple[int, int | None]] = {}
-        """the same, by the request they came before"""
+        self._told: dict[str, int] = {}
+        """by actor: messages that it has handled since its last request"""
 
-    def _make_host(self, spec: ActorSpec) -> StandIn:
+    def make_host(self, spec: ActorSpec) -> StandIn:
         return StandIn(spec, self.calibration, self._model.rng)
-
-    def install(self, actor: str, pipeline: str, code: bytes) -> None:
-        if code not in self._codes:
-            self._codes[code] = names_in(code)
-
-        def job(it: SimActor) -> None:
-            it.host.install(pipeline, *self._codes[code])
-            self._next_job(it)
-
-        self._post(self._actors[actor], job)
 
     # -- the driver pays for every message -----------------------------------------------------
 
-    def request(self, actor: str, request: int, *rest: Any, **more: Any) -> None:
-        self._pay(actor)
-        if actor in self._told:
-            self._before[request] = self._told.pop(actor)
-        super().request(actor, request, *rest, **more)
+    def arrive(self, actor: SimActor, job: Job) -> None:
+        kind = job[0][0]
+        if kind == "tell":
+            # messages are handled with the request they come before, as they leave with it
+            if actor.spec.placement != "driver":
+                self._owed += self.calibration.per_message
+            actor.inbox.append(job) if actor.inbox else self._post(actor, job)
+            return
+        if kind == "request":
+            self._pay(actor)
+        super().arrive(actor, job)
 
-    def tell(
-        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
-    ) -> None:
-        if self._actors[actor].spec.placement != "driver":
-            self._owed += self.calibration.per_message
-        told, newest = self._told.get(actor, (0, None))
-        self._told[actor] = told + 1, newest if version is None else version
+    def do_now(self, actor: SimActor, order: Order, payload: Ref | None) -> None:
+        if order[0] == "install":
+            code = order[2]
+            if code not in self._codes:
+                self._codes[code] = names_in(code)
+            actor.host.install(order[1], *self._codes[code])
+        elif order[0] == "tell":
+            self._told[actor.spec.name] = self._told.get(actor.spec.name, 0) + 1
+            actor.host.told(1)
+            self._acknowledge(actor)
+        else:
+            super().do_now(actor, order, payload)
 
     def wait(self, timeout: float | None) -> list[Event]:
         self._settle()
         events = super().wait(timeout)
         for event in events:
-            self._pay(event.actor)
+            if isinstance(event, Completed):
+                self._pay_for(event.actor)
         return events
 
     def spend(self, operator: str, wall: float, cpu: float, parts: int = 1) -> float:
@@ -193,8 +212,13 @@ class Rehearsal(Bounded):
         wait = sum(one.wait * share for one, share in zip(drawn, longer, strict=True))
         return self._occupy(operator, cpu, wait)
 
-    def _pay(self, actor: str) -> None:
-        if self._actors[actor].spec.placement != "driver":
+    def _pay_for(self, name: str) -> None:
+        for actor in self._actors:
+            if actor.spec.name == name:
+                self._pay(actor)
+
+    def _pay(self, actor: SimActor) -> None:
+        if actor.spec.placement != "driver":
             self._owed += self.calibration.per_message
         self._settle()
 
@@ -208,32 +232,30 @@ class Rehearsal(Bounded):
     def _at_actor(self, actor: SimActor) -> float:
         return self.calibration.at_actor.get(actor.host.group, 0.0)
 
-    def _perform(
-        self, actor: SimActor, asked: Asked, fault: Fault | None
+    def perform(
+        self, actor: SimActor, order: Order, payload: Ref | None, fault: Fault | None
     ) -> tuple[Event, float, float]:
+        _, request, pipeline, seq, _ = order
         spec = actor.spec
-        told, version = self._before.pop(asked.request, (0, None))
-        if version is not None:
-            actor.host.version = version
-        answer, header = actor.host.answer(asked.pipeline, asked.seq)
-        payload = None if answer.payload is None else _Here(answer.payload, spec.handle)
-        event = Completed(spec.name, spec.incarnation, asked.request, header, payload)
+        told = self._told.pop(spec.name, 0)
+        answer, header = actor.host.answer(pipeline, seq)
+        item = None if answer.payload is None else _Here(answer.payload, spec.handle)
+        event = Completed(spec.name, spec.incarnation, request, header, item)
         group = actor.host.group
         self.stated[group] = self.stated.get(group, 0.0) + answer.wait
-        # messages are handled with the request they came before, as they leave with it
         return event, answer.cpu + (1 + told) * self._at_actor(actor), answer.wait
 
-    def _deliver(self, actor: SimActor, answer: Event) -> None:
+    def deliver(self, actor: SimActor, answer: Event) -> None:
         if isinstance(answer, Completed):
             group, header = actor.host.group, answer.header
             self.waited[group] = self.waited.get(group, 0.0) + header.wall - header.cpu
-        super()._deliver(actor, answer)
+        super().deliver(actor, answer)
 
-    def _finish_after(self, actor: SimActor, answer: Event, cpu: float, wait: float) -> None:
+    def finish_after(self, actor: SimActor, answer: Event, cpu: float, wait: float) -> None:
         if actor.spec.placement == "driver":
             self._inline.append((actor, answer, cpu, wait))
         else:
-            super()._finish_after(actor, answer, cpu, wait)
+            super().finish_after(actor, answer, cpu, wait)
 
     def _advance(self, until: float | None) -> bool:
         if not self._inline:
@@ -241,6 +263,6 @@ class Rehearsal(Bounded):
         # an actor that lives in the driver works when the driver has nothing else to do
         actor, answer, cpu, wait = self._inline.popleft()
         seconds = self._occupy(actor.spec.name, cpu, wait)
-        self._deliver(actor, with_times(answer, seconds, cpu))
+        self.deliver(actor, with_times(answer, seconds, cpu))
         self._next_job(actor)
         return True

@@ -12,6 +12,8 @@ Actions are plain tuples:
     ("request", actor, seq[, item])            ("tell", actor, method, arguments, version)
     ("call", actor, method, argument)          ("kill", actor)        ("close",)
 
+An answer says that all messages sent before its request are handled; `told` says it without one.
+
 What is fed waits until the scheduler waits. Then all of it arrives at once, up to the first event
 that answers a request which has not been made yet. A scheduler that waits for something that is
 not in the script fails the test instead of hanging it.
@@ -24,10 +26,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Failed, Lost
-from rillflow.engines.serial import ValueRef
+from rillflow.engines.contract import (
+    ActorSpec,
+    Completed,
+    Engine,
+    Event,
+    Lost,
+    Order,
+    Port,
+    Started,
+    Told,
+)
+from rillflow.engines.packing import ValueRef
 from rillflow.errors import describe_exception
-from rillflow.types import Header, Provenance, Ref
+from rillflow.types import Header, Ref
 
 Action = tuple[Any, ...]
 
@@ -40,8 +52,26 @@ class _Asked:
     actor: str
     incarnation: int
     seq: int
-    version: int
-    """newest version told to the actor before it"""
+    handled: int
+    """messages sent to the actor before it"""
+
+
+class _Port(Port):
+    """Writes down what is sent to one actor."""
+
+    def __init__(self, engine: ScriptedEngine, spec: ActorSpec) -> None:
+        self.engine = engine
+        self.actor = spec.name
+
+    def send(self, order: Order, payload: Ref | None = None) -> None:
+        self.engine.ordered(self.actor, order, payload)
+
+    def pack(self, value: Any) -> Ref:
+        return ValueRef(value)
+
+    def kill(self) -> None:
+        self.engine.actions.append(("kill", self.actor))
+        self.engine._open[self.actor].clear()
 
 
 class ScriptedEngine(Engine):
@@ -58,8 +88,10 @@ class ScriptedEngine(Engine):
         self._script: deque[Callable[[], Event | None] | float] = deque()
         """events to come (None: not yet), and seconds that pass"""
         self._incarnations: dict[str, int] = {}
-        self._versions: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+        """messages sent to each actor"""
         self._open: dict[str, deque[_Asked]] = {}
+        self._started: list[Event] = []
         self._asked: dict[tuple[str, int, int], _Asked] = {}
 
     # -- what a test feeds ---------------------------------------------------------------------
@@ -83,7 +115,7 @@ class ScriptedEngine(Engine):
 
         def event(asked: _Asked) -> Event:
             parts = ((asked.seq,),) if items is None else tuple(tuple(seqs) for seqs in items)
-            header = Header(items=parts, dropped=tuple(dropped), ended=ended, version=asked.version)
+            header = Header(parts, tuple(dropped), ended=ended, handled=asked.handled)
             return Completed(actor, asked.incarnation, asked.id, header, ValueRef(value))
 
         self._feed(actor, seq, incarnation, event)
@@ -96,7 +128,7 @@ class ScriptedEngine(Engine):
         """The oldest request of `actor` is answered: not before my next message."""
 
         def event(asked: _Asked) -> Event:
-            header = Header(not_ready=True, version=asked.version)
+            header = Header(not_ready=True, handled=asked.handled)
             return Completed(actor, asked.incarnation, asked.id, header, None)
 
         self._feed(actor, None, None, event)
@@ -108,10 +140,26 @@ class ScriptedEngine(Engine):
         """User code raised in the oldest request of `actor`, or in the handler of a message."""
         failure = describe_exception(error or ValueError("scripted failure"), operator)
         if message:
-            self._script.append(lambda: Failed(actor, self._incarnations[actor], None, failure))
+            self._script.append(
+                lambda: Told(actor, self._incarnations[actor], self._told[actor], (failure,))
+            )
             return
-        self._feed(actor, seq, None, lambda asked: Failed(
-            actor, asked.incarnation, asked.id, failure))  # fmt: skip
+
+        def event(asked: _Asked) -> Event:
+            dropped = ((asked.seq, ""),)
+            header = Header(dropped=dropped, handled=asked.handled, failure=failure)
+            return Completed(actor, asked.incarnation, asked.id, header, None)
+
+        self._feed(actor, seq, None, event)
+
+    def told(self, actor: str, handled: int | None = None) -> None:
+        """The actor has handled so many messages; by default all that were sent to it."""
+
+        def event() -> Event:
+            count = self._told[actor] if handled is None else handled
+            return Told(actor, self._incarnations[actor], count)
+
+        self._script.append(event)
 
     def lose(
         self, actor: str, reason: str = "scripted loss", *, error: Exception | None = None
@@ -155,51 +203,50 @@ class ScriptedEngine(Engine):
 
     # -- the contract --------------------------------------------------------------------------
 
-    def start(self, spec: ActorSpec) -> None:
+    def start(self, spec: ActorSpec) -> Port:
         self.actions.append(("start", spec.name, spec.incarnation))
         self._incarnations[spec.name] = spec.incarnation
-        self._versions[spec.name] = 0
+        self._told[spec.name] = 0
         self._open[spec.name] = deque()
+        self._started.append(Started(spec.name, spec.incarnation))
+        return _Port(self, spec)
 
-    def install(self, actor: str, pipeline: str, code: bytes) -> None:
-        self.actions.append(("install", actor, pipeline))
-
-    def request(
-        self, actor: str, request: int, pipeline: str, seq: int,
-        payload: Ref | None = None, provenance: Provenance = (),
-    ) -> None:  # fmt: skip
-        item = () if payload is None else (payload.get(),)
-        self.actions.append(("request", actor, seq, *item))
-        self._ask(actor, request, seq)
-
-    def tell(
-        self, actor: str, method: str, payload: Ref, spread: bool, version: int | None
-    ) -> None:
-        value = payload.get()
-        arguments = tuple(value) if spread else (value,)
-        self.actions.append(("tell", actor, method, arguments, version))
-        if version is not None:
-            self._versions[actor] = version
-
-    def call(self, actor: str, request: int, method: str, payload: Ref) -> None:
-        self.actions.append(("call", actor, method, payload.get()))
-        self._ask(actor, request, -1)
+    def ordered(self, actor: str, order: Order, payload: Ref | None) -> None:
+        """Write an order down."""
+        kind, *fields = order
+        if kind == "install":
+            self.actions.append(("install", actor, fields[0]))
+        elif kind == "request":
+            number, _, seq, _ = fields
+            item = () if payload is None else (payload.get(),)
+            self.actions.append(("request", actor, seq, *item))
+            self._ask(actor, number, seq)
+        elif kind == "tell":
+            assert payload is not None
+            method, spread, _, version = fields
+            value = payload.get()
+            arguments = tuple(value) if spread else (value,)
+            self.actions.append(("tell", actor, method, arguments, version))
+            self._told[actor] += 1
+        else:
+            assert payload is not None
+            number, method = fields
+            self.actions.append(("call", actor, method, payload.get()))
+            self._ask(actor, number, -1)
 
     def _ask(self, actor: str, request: int, seq: int) -> None:
         life = self._incarnations[actor]
-        asked = _Asked(request, actor, life, seq, self._versions[actor])
+        asked = _Asked(request, actor, life, seq, self._told[actor])
         self._asked[actor, life, seq] = asked
         self._open[actor].append(asked)
 
     def put(self, value: Any) -> Ref:
         return ValueRef(value)
 
-    def kill(self, actor: str) -> None:
-        self.actions.append(("kill", actor))
-        self._open[actor].clear()
-
     def wait(self, timeout: float | None) -> list[Event]:
-        events: list[Event] = []
+        events, self._started = self._started, []
+        if events:  # constructors take no time
+            return events
         moved = False
         while self._script:
             entry = self._script[0]

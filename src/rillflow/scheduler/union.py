@@ -1,91 +1,24 @@
-"""One stream into several (`split`), several into one (`union`)."""
+"""Several streams into one: whichever is ready, or turns by credits."""
 
 from __future__ import annotations
 
-from collections import deque
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rillflow.errors import OperatorError, describe_exception
 from rillflow.graph.node import Node
 from rillflow.scheduler.envelope import Blocked, Envelope, Pulled
-from rillflow.scheduler.ledger import Ticket
-from rillflow.scheduler.transform import Puller
+from rillflow.scheduler.step import Step
 
 if TYPE_CHECKING:
+    from rillflow.scheduler.saving import Loader, Saver
     from rillflow.scheduler.scheduler import Scheduler
 
-
-class SplitStep:
-    """Gives every item to each port; a port may run at most `buffer` items ahead of the others."""
-
-    def __init__(self, scheduler: Scheduler, node: Node, name: str, pull: Puller) -> None:
-        self.name = name
-        self.stats = scheduler.stats_of(name)
-        self.upstream = pull
-        self.bound: int = node["buffer"]
-        self.buffers: list[deque[Envelope]] = [deque() for _ in range(node["n"])]
-        self.left: set[int] = set()
-        """ports whose reader has ended"""
-        self.ended = False
-
-    def pull_port(self, port: int) -> Pulled:
-        """The next item for one port."""
-        own = self.buffers[port]
-        if own:
-            return own.popleft()
-        if self.ended:
-            return Blocked.ENDED
-        if any(len(buffer) >= self.bound for buffer in self.buffers):
-            return Blocked.STARVED  # a sibling lags: it is served first
-        pulled = self.upstream()
-        if type(pulled) is not Envelope:
-            self.ended = pulled is Blocked.ENDED
-            return pulled
-        self.stats.items += 1
-        if pulled.hold is not None:
-            pulled.hold.retain(len(self.buffers) - len(self.left) - 1)
-        forks = [
-            tuple(ticket.fork(f"{self.name}[{index}]") for ticket in pulled.tickets)
-            for index in range(len(self.buffers))
-        ]
-        for ticket in pulled.tickets:
-            ticket.passed_on()
-        for index, (buffer, tickets) in enumerate(zip(self.buffers, forks, strict=True)):
-            if index in self.left:
-                Envelope(None, tickets).finish("reader ended")
-            else:
-                buffer.append(Envelope(pulled.value, tickets, pulled.hold, pulled.lazy))
-        return own.popleft()
-
-    def detach_port(self, port: int) -> bool:
-        """The reader of a port wants no more; True: it was the last reader."""
-        self.left.add(port)
-        for envelope in self.buffers[port]:
-            envelope.finish("reader ended")
-        self.buffers[port].clear()
-        return len(self.left) == len(self.buffers)
-
-    def cut(self) -> None:
-        """Items in the buffers no longer keep their source waiting."""
-        for buffer in self.buffers:
-            for envelope in buffer:
-                envelope.release()
-
-    def held(self) -> list[tuple[Ticket, ...]]:
-        """Tickets of the items in the buffers, for the audit."""
-        return [envelope.tickets for buffer in self.buffers for envelope in buffer]
-
-    @property
-    def depth(self) -> int:
-        """Items waiting in all ports."""
-        return sum(map(len, self.buffers))
+_PASSED_OVER = (Blocked.CROWDED, Blocked.PARKED, Blocked.STARVED, Blocked.WARMING)
 
 
-_PASSED_OVER = (Blocked.PARKED, Blocked.STARVED, Blocked.WARMING)
-
-
-class UnionStep:
+class UnionStep(Step):
     """Several streams into one: whichever is ready, or turns by credits.
 
     Credits: child i has been charged `used[i]`; the next turn goes to the child with the smallest
@@ -93,10 +26,11 @@ class UnionStep:
     chance and without drift.
     """
 
-    def __init__(self, scheduler: Scheduler, node: Node, name: str, pulls: list[Puller]) -> None:
-        self.name = name
-        self.stats = scheduler.stats_of(name)
-        self.children = pulls
+    kind = "union"
+
+    def __init__(self, scheduler: Scheduler, node: Node, name: str) -> None:
+        super().__init__(scheduler, node, name)
+        self.children = pulls = self.upstream
         self.as_ready: bool = node["mode"] == "async"
         self.outputs = frozenset(node["outputs"])
         self.weights: tuple[float, ...] = node["weights"]
@@ -108,11 +42,13 @@ class UnionStep:
         self.turns = 0
         self.ended: set[int] = set()
         self.warming: set[int] = set()
+        self.over = False
+        """every branch that gives items has ended"""
 
     def pull(self) -> Pulled:
         """The next item of some child, or why there is none."""
-        if self.outputs <= self.ended:
-            return Blocked.ENDED
+        if self.ended and self.outputs <= self.ended:
+            return self._end()
         first = self._first()
         pulled = self.children[first]()
         if type(pulled) is Envelope or pulled is Blocked.PROGRESSED:
@@ -134,12 +70,19 @@ class UnionStep:
             if pulled is Blocked.ENDED:
                 self.ended.add(child)
                 if self.outputs <= self.ended:
-                    return Blocked.ENDED
+                    return self._end()
             elif pulled is Blocked.WARMING:
                 self.warming.add(child)
             elif pulled is Blocked.WAITING and not self.as_ready:
                 break  # its turn has come; a slow child is waited for
         return self._why_nothing(reasons)
+
+    def _end(self) -> Blocked:
+        """Nobody will pull the other branches again, and nobody may wait for what they hold."""
+        if not self.over:
+            self.over = True
+            self.detach()
+        return Blocked.ENDED
 
     def _why_nothing(self, reasons: list[Blocked]) -> Blocked:
         """One answer for all children."""
@@ -185,7 +128,10 @@ class UnionStep:
                 self._yield_turn(child)
             return pulled
         cost = 1.0 if self.units is None else self._cost(pulled)
-        self._charge(child, self.used[child] + cost)
+        if cost:
+            self._charge(child, self.used[child] + cost)
+        else:
+            self._yield_turn(child)  # what costs nothing must not be served alone, for ever
         self.stats.items += 1
         if child in self.outputs:
             return pulled
@@ -193,12 +139,18 @@ class UnionStep:
         return Blocked.PROGRESSED
 
     def _cost(self, envelope: Envelope) -> float:
+        """What an item costs in the user's units: a finite number of 0 or more."""
         try:
-            return float(self.units(envelope.read()))
-        except Exception as error:
+            cost = float(self.units(envelope.read()))
+            if not 0.0 <= cost < math.inf:
+                raise ValueError(f"`units` must give a finite number of 0 or more; got {cost!r}")
+        except BaseException as error:
             envelope.finish(f"error in {self.name}")
+            if isinstance(error, KeyboardInterrupt):
+                raise
             failure = describe_exception(error)
             raise OperatorError.build(failure, self.name, None, error) from error
+        return cost
 
     def _join(self, child: int) -> None:
         """No credit accrued while the child warmed up: it starts level with the others."""
@@ -218,15 +170,7 @@ class UnionStep:
         passed_over = self.ended | self.warming | {child}
         return [level for i, level in enumerate(self.levels) if i not in passed_over]
 
-    def held(self) -> list[tuple[Ticket, ...]]:
-        """Nothing: it passes items through."""
-        return []
-
-    def cut(self) -> None:
-        """Nothing is on its way through."""
-
-    def get_state(self) -> dict[str, object]:
-        """Credits and order, for a checkpoint."""
+    def get_state(self, save: Saver) -> Any:
         return {
             "used": list(self.used),
             "last_served": list(self.last_served),
@@ -235,11 +179,10 @@ class UnionStep:
             "warming": sorted(self.warming),
         }
 
-    def set_state(self, state: dict[str, list[float]]) -> None:
-        """Restore credits and order."""
+    def set_state(self, state: Any, load: Loader) -> None:
         self.last_served = [int(i) for i in state["last_served"]]
         for child, used in enumerate(state["used"]):
             self._charge(child, used)
-        self.turns = state["turns"]  # type: ignore[assignment]
+        self.turns = state["turns"]
         self.ended = {int(i) for i in state["ended"]}
         self.warming = {int(i) for i in state["warming"]}

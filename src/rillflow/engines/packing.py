@@ -1,0 +1,315 @@
+"""Values on their way to an actor and back: a layout, and the raw bytes of what fills it.
+
+The layout of a value is everything about it but its numbers: which containers, which names, which
+dtypes and shapes. It is a small tuple of plain data, so that two sides can agree on one and send
+only its number afterwards (`local_wire.py`). Parts are the bytes of the arrays.
+
+    an array                ("array", dtype, shape)
+    a dict                  ("dict", names, layouts)
+    a list or tuple         ("list", layouts)
+    numbers, strings, None  ("plain",): together they are one part, in the order of the walk
+    a class that ships      ("ship", module, name, fixed, layout)
+    anything else           ("pickle",): the whole value is pickled, its arrays are parts
+
+A class *ships* by two methods: `__ship__()` gives `(fixed, value)`, plain data that belongs to the
+layout and a value of the kinds above; the static `__unship__(fixed, value)` makes it anew.
+
+What is unpacked is read-only, whatever kind of array it is. Only code and data of the same run
+travel this way, between a driver and the actors it started; no file is ever read with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import marshal
+import pickle
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import cloudpickle
+
+from rillflow.types import Ref
+
+Layout = tuple[Any, ...]
+Buffer = bytes | bytearray | memoryview
+
+PICKLED: Layout = ("pickle",)
+_PLAIN: Layout = ("plain",)
+_ATOMS = frozenset({int, float, bool, str, bytes, type(None), complex})
+_NUMBERS = frozenset("biufc")
+"""kinds of dtypes that are all in their name"""
+_DEEP = 6
+"""containers in containers; what goes deeper is pickled"""
+
+
+class Unknown(Exception):  # noqa: N818 - a signal between the functions of this file
+    """A value, or a part of it, has no layout."""
+
+
+class Packed:
+    """A value as bytes: its layout and its parts, which are bytes or arrays not copied yet."""
+
+    __slots__ = ("layout", "nbytes", "parts")
+
+    def __init__(self, layout: Layout, parts: Sequence[Any], nbytes: int) -> None:
+        self.layout = layout
+        self.parts = parts
+        self.nbytes = nbytes
+
+
+class PackedRef(Ref):
+    """A value held as bytes: read when needed, forwarded as it is."""
+
+    __slots__ = ("layout", "parts")
+
+    def __init__(self, layout: Layout, parts: Sequence[Buffer]) -> None:
+        self.layout = layout
+        self.parts = parts
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in all."""
+        return sum(map(len, self.parts))
+
+    @staticmethod
+    def of(value: Any, *, by_value: bool = True) -> PackedRef:
+        """Serialise a value and cut every tie to its memory."""
+        packed = pack(value, by_value=by_value)
+        return PackedRef(packed.layout, copied(packed.parts))
+
+    def get(self) -> Any:
+        return unpack(self.layout, self.parts)
+
+
+class ValueRef(Ref):
+    """A value that stays in this process, between the driver and the actors that live in it."""
+
+    __slots__ = ("value",)
+    nbytes = 0
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def get(self) -> Any:
+        return self.value
+
+
+def copied(parts: Sequence[Any]) -> list[bytes]:
+    """Parts as bytes of their own."""
+    return [part if type(part) is bytes else _bytes(part) for part in parts]
+
+
+def _bytes(part: Any) -> bytes:
+    return part.tobytes() if hasattr(part, "tobytes") else bytes(part)
+
+
+# -- packing ---------------------------------------------------------------------------------------
+
+
+def pack(value: Any, *, by_value: bool = True) -> Packed:
+    """Serialise; parts may be views of the value's own memory.
+
+    `by_value` ships classes of `__main__` along (towards actors); without it the quick pickler is
+    tried first.
+    """
+    parts: list[Any] = []
+    plain: list[Any] = []
+    try:
+        layout = _layout(value, parts, plain, _DEEP)
+        if plain:
+            parts.append(marshal.dumps(plain))
+    except (Unknown, ValueError):  # ValueError: an int or str subclass hides inside; pickle can
+        return _pickled(value, by_value)
+    return Packed(layout, parts, sum(map(_size, parts)))
+
+
+def _size(part: Any) -> int:
+    return len(part) if type(part) is bytes else part.nbytes
+
+
+def _layout(value: Any, parts: list[Any], plain: list[Any], deep: int) -> Layout:
+    kind = type(value)
+    if kind in _ATOMS:
+        plain.append(value)
+        return _PLAIN
+    if kind.__name__ == "ndarray" and kind.__module__ == "numpy":
+        dtype = value.dtype
+        if dtype.kind not in _NUMBERS:
+            raise Unknown
+        parts.append(value if value.flags.c_contiguous else value.copy(order="C"))
+        return ("array", dtype.str, value.shape)
+    if deep == 0:
+        raise Unknown
+    if kind is dict:
+        names = tuple(value)
+        if not {str}.issuperset(map(type, names)):
+            raise Unknown
+        return ("dict", names, tuple([_layout(v, parts, plain, deep - 1) for v in value.values()]))
+    if kind is tuple or kind is list:
+        inner = tuple([_layout(v, parts, plain, deep - 1) for v in value])
+        return ("tuple" if kind is tuple else "list", inner)
+    ship = getattr(kind, "__ship__", None)
+    if ship is None or kind.__module__ == "__main__":
+        raise Unknown
+    fixed, inside = ship(value)
+    layout = _layout(inside, parts, plain, deep - 1)
+    return ("ship", kind.__module__, kind.__qualname__, fixed, layout)
+
+
+def _pickled(value: Any, by_value: bool) -> Packed:
+    views: list[pickle.PickleBuffer] = []
+    body: bytes | None = None
+    if not by_value:
+        try:
+            body = _quickly(value, views)
+        except Exception:  # a class that was shipped by value has to travel back by value
+            views.clear()
+    if body is None:
+        stream = io.BytesIO()
+        pickler = cloudpickle.Pickler(stream, 5, buffer_callback=views.append)
+        _freeze_arrays(pickler)
+        pickler.dump(value)
+        body = stream.getvalue()
+    raw = [view.raw() for view in views]
+    return Packed(PICKLED, [body, *raw], len(body) + sum(len(buffer) for buffer in raw))
+
+
+def _quickly(value: Any, views: list[pickle.PickleBuffer]) -> bytes:
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, 5, buffer_callback=views.append)
+    _freeze_arrays(pickler)
+    pickler.dump(value)
+    return stream.getvalue()
+
+
+def _freeze_arrays(pickler: Any) -> None:
+    """Arrays of every kind arrive read-only; without NumPy there are none."""
+    if "numpy" in sys.modules:
+        from rillflow.engines.packing_arrays import reducers
+
+        pickler.dispatch_table = reducers(getattr(pickler, "dispatch_table", {}))
+
+
+# -- unpacking -------------------------------------------------------------------------------------
+
+
+def unpack(layout: Layout, parts: Sequence[Buffer]) -> Any:
+    """The value; its arrays are read-only views of the parts."""
+    kind = layout[0]
+    if kind == "array":
+        return _array(parts[0], layout[1], layout[2])
+    if kind == "pickle":
+        return pickle.loads(parts[0], buffers=parts[1:])
+    rest = list(parts)
+    plain = marshal.loads(rest.pop()) if _has_plain(layout) else ()
+    return _fill(layout, iter(rest), iter(plain))
+
+
+def _has_plain(layout: Layout) -> bool:
+    kind = layout[0]
+    if kind == "array":
+        return False
+    if kind == "plain":
+        return True
+    return any(map(_has_plain, (layout[4],) if kind == "ship" else layout[-1]))
+
+
+def _fill(layout: Layout, parts: Iterator[Buffer], plain: Iterator[Any]) -> Any:
+    kind = layout[0]
+    if kind == "array":
+        return _array(next(parts), layout[1], layout[2])
+    if kind == "plain":
+        return next(plain)
+    if kind == "dict":
+        filled = [_fill(inner, parts, plain) for inner in layout[2]]
+        return dict(zip(layout[1], filled, strict=True))
+    if kind == "ship":
+        inside = _fill(layout[4], parts, plain)
+        return _class(layout[1], layout[2]).__unship__(layout[3], inside)
+    filled = [_fill(inner, parts, plain) for inner in layout[1]]
+    return filled if kind == "list" else tuple(filled)
+
+
+_ndarray: Any = None
+
+
+def _array(buffer: Buffer, dtype: str, shape: tuple[int, ...]) -> Any:
+    """The array over the buffer's own memory, read-only as that is."""
+    global _ndarray
+    if _ndarray is None:  # an actor that never meets an array need not import NumPy
+        from numpy import ndarray
+
+        _ndarray = ndarray
+    return _ndarray(shape, dtype, buffer)
+
+
+def _class(module: str, name: str) -> Any:
+    found: Any = sys.modules.get(module) or importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+# -- within one process ----------------------------------------------------------------------------
+
+
+def hand_over(value: Any, *, copy: bool) -> Ref:
+    """A value that crosses an actor's edge inside one process, as if it had been sent.
+
+    Containers are new and arrays read-only over there. Arrays are copied unless nobody changes
+    them any more: then `copy` is False, or they say so themselves. A value of other classes is
+    pickled; one that cannot be, such as a generator or a lock, stays the object it is.
+    """
+    try:
+        return ValueRef(_handed(value, copy, _DEEP))
+    except Unknown:
+        try:
+            return PackedRef.of(value, by_value=False)
+        except Exception:  # only a placement outside a process lets such a value through at all
+            return ValueRef(value)
+
+
+def _handed(value: Any, copy: bool, deep: int) -> Any:
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    module = kind.__module__
+    if module == "numpy" and not hasattr(value, "__array_finalize__"):
+        return value  # a single number
+    if module.partition(".")[0] == "torch":
+        return value  # a tensor cannot be made read-only, and may live on a device
+    if kind.__name__ == "ndarray" and module == "numpy":
+        if value.dtype.hasobject:
+            raise Unknown
+        if not value.flags.writeable and _nobody_writes(value):
+            return value
+        handed = value.copy() if copy else value.view()
+        handed.flags.writeable = False
+        return handed
+    if deep == 0:
+        raise Unknown
+    if kind is dict:
+        return {name: _handed(part, copy, deep - 1) for name, part in value.items()}
+    if kind is list or kind is tuple:
+        return kind([_handed(part, copy, deep - 1) for part in value])
+    ship = getattr(kind, "__ship__", None)
+    if ship is None:
+        raise Unknown
+    fixed, inside = ship(value)
+    handed = _handed(inside, copy, deep - 1)
+    return value if handed is inside else kind.__unship__(fixed, handed)
+
+
+def _nobody_writes(array: Any) -> bool:
+    """Whether a read-only array has no writeable one below it."""
+    below = array.base
+    while below is not None:
+        flags = getattr(below, "flags", None)
+        if flags is None:  # a buffer of our own, or of somebody who lends it
+            return True
+        if flags.writeable:
+            return False
+        below = below.base
+    return True

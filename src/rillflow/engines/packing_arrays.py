@@ -1,0 +1,85 @@
+"""Arrays inside a pickle: each kind that NumPy has comes out read-only."""
+
+from __future__ import annotations
+
+import copyreg
+import pickle
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+_NUMBERS = frozenset("biufc")
+
+
+def reducers(before: Mapping[type, Any]) -> dict[type, Any]:
+    """Those that a pickler has, those that anybody has registered, and ours."""
+    return {**_registered(len(copyreg.dispatch_table)), **before, **_OURS}
+
+
+@cache
+def _registered(count: int) -> dict[type, Any]:
+    return dict(copyreg.dispatch_table)
+
+
+def _reduced(array: Any) -> Any:
+    """An array of numbers is a buffer beside the pickle; other kinds are bytes or objects in it."""
+    dtype = array.dtype
+    if dtype.hasobject:
+        return _frozen_objects, (array.shape, dtype, array.tolist() if array.ndim else array.item())
+    if not array.flags.c_contiguous:
+        array = array.copy(order="C")
+    if dtype.kind in _NUMBERS:
+        return _over_buffer, (pickle.PickleBuffer(array), dtype.str, array.shape)
+    return _over_buffer, (array.tobytes(), dtype, array.shape)
+
+
+def _reduced_masked(array: Any) -> Any:
+    return _frozen_masked, (array.data.view(np.ndarray), np.ma.getmask(array), array.fill_value)
+
+
+def _reduced_subclass(array: Any) -> Any:
+    return _frozen_view, (array.view(np.ndarray), type(array))
+
+
+_OURS: dict[type, Any] = {
+    np.ndarray: _reduced,
+    np.ma.MaskedArray: _reduced_masked,
+    np.recarray: _reduced_subclass,
+    np.matrix: _reduced_subclass,
+}
+
+
+def _over_buffer(buffer: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """The array over the buffer's own memory, read-only as that is."""
+    array: Any = np.ndarray(shape, dtype, buffer)
+    if array.flags.writeable:
+        array.flags.writeable = False
+    return array
+
+
+def _frozen_objects(shape: tuple[int, ...], dtype: Any, values: Any) -> Any:
+    array = np.empty(shape, dtype)
+    if dtype == np.dtype(object):
+        for index in np.ndindex(shape):
+            value = values
+            for position in index:
+                value = value[position]
+            array[index] = value
+    else:
+        array[...] = values
+    array.flags.writeable = False
+    return array
+
+
+def _frozen_masked(data: Any, mask: Any, fill: Any) -> Any:
+    array: Any = np.ma.MaskedArray(data, mask=mask, fill_value=fill, copy=False)
+    array.flags.writeable = False
+    return array
+
+
+def _frozen_view(array: Any, kind: type) -> Any:
+    view = array.view(kind)
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,271 @@
+"""The driver loop: pull what can be pulled, else wait for something to happen.
+
+Everything that happens in a run happens in here, on the thread that calls `next`. One turn of the
+loop pulls the output of the program once. While there is something to pull, events are looked for
+after every eighth turn; with nothing to pull the driver sleeps in the engine until there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rillflow.engines.contract import Completed, Engine, Event
+from rillflow.errors import OperatorError, RunError, WorkerLost, describe_exception
+from rillflow.scheduler import ending
+from rillflow.scheduler.actor import Actor, Answer
+from rillflow.scheduler.envelope import Blocked, Envelope
+from rillflow.scheduler.scheduler import Scheduler
+from rillflow.scheduler.times import DriverTimes
+
+_LOOK_EVERY = 8
+"""pulls between two looks at what has arrived, while there is something to pull anyway"""
+_AT_ONCE = 0.0005
+"""seconds that a message may wait for others to leave with it"""
+
+
+class Stopped(Exception):  # noqa: N818 - a signal from another thread
+    """Somebody has stopped the run."""
+
+
+class Driver:
+    """The loop of one run."""
+
+    def __init__(self, scheduler: Scheduler, engine: Engine) -> None:
+        self.scheduler = scheduler
+        self.engine = engine
+        self.times = DriverTimes()
+        self.output: Envelope | None = None
+        """the item that the user has now"""
+        self.stopping = False
+        """set by any thread: the loop ends at its next turn"""
+        self._answered = False
+        self._pulls = 0
+        self._flushed = 0.0
+
+    def next(self) -> Any:
+        """The next item for the user; StopIteration at the end of the stream."""
+        engine, times, scheduler = self.engine, self.times, self.scheduler
+        fleet = scheduler.fleet
+        engine.enter()
+        now = engine.now()
+        if times.left is not None:
+            times.back(now)
+            if self.output is not None:  # else a snapshot has let go of the item
+                self.output.release()
+                self.output = None
+            before = now
+            fleet.office.unflushed = False
+            engine.flush()  # a worker that was asked again starts at once
+            self._flushed = now = engine.now()
+            times.messages += now - before
+        pull, errors, office = scheduler.pull, fleet.errors, fleet.office
+        while True:
+            self._pulls += 1
+            if self._pulls % _LOOK_EVERY == 0:
+                self.take_events(0.0)
+                now = engine.now()
+            if errors:
+                raise errors.popleft()
+            if self.stopping:
+                raise Stopped
+            pulled = pull()
+            if type(pulled) is Envelope:
+                return self._deliver(pulled)
+            if pulled is Blocked.PROGRESSED:
+                if office.unflushed or office.behind:
+                    before = engine.now()
+                    if before - self._flushed > _AT_ONCE:
+                        now = self.post()
+                        times.messages += now - before
+                continue
+            if pulled is Blocked.ENDED:
+                self.raise_errors()
+                ending.deliver_messages(self, scheduler)
+                raise StopIteration
+            assert isinstance(pulled, Blocked)
+            self._wait(pulled, now)
+            now = engine.now()
+
+    def post(self) -> float:
+        """Everything leaves that was said to actors; returns the time."""
+        office = self.scheduler.fleet.office
+        if office.behind:
+            office.post_newest()
+        office.unflushed = False
+        self.engine.flush()
+        self._flushed = now = self.engine.now()
+        return now
+
+    def _deliver(self, envelope: Envelope) -> Any:
+        """Hand an item to the user; what was said to actors leaves before the user's code runs."""
+        fleet, times = self.scheduler.fleet, self.times
+        try:
+            value = envelope.read()
+        except BaseException as error:
+            envelope.finish("unreadable")
+            if isinstance(error, RunError | KeyboardInterrupt):
+                raise
+            program = self.scheduler.program
+            where = program.names[program.root]
+            raise OperatorError.build(describe_exception(error), where, None, error) from error
+        for ticket in envelope.tickets:
+            ticket.finish("delivered")
+        self.output = envelope
+        before = self.engine.now()
+        if fleet.office.behind:
+            self._post_to_others(envelope)
+        fleet.office.unflushed = False
+        self.engine.flush()
+        times.left = self._flushed = now = self.engine.now()
+        times.messages += now - before
+        return value
+
+    def _post_to_others(self, envelope: Envelope) -> None:
+        """New weights leave now, but to those who will be asked again as soon as the user comes
+        back: theirs leave with the request, in one packet."""
+        office = self.scheduler.fleet.office
+        asked = {ticket.actor for ticket in envelope.tickets}
+        if asked.issuperset(office.behind):
+            return
+        held = {name: actor for name, actor in office.behind.items() if name in asked}
+        office.behind = {name: a for name, a in office.behind.items() if name not in asked}
+        office.post_newest()
+        office.behind.update(held)
+
+    def _wait(self, status: Blocked, since: float) -> None:
+        """Nothing can be pulled, as a look has shown since then: let something happen."""
+        fleet, engine, times = self.scheduler.fleet, self.engine, self.times
+        if not fleet.expects_events:
+            self.raise_errors()
+            raise self.scheduler.deadlock(status)
+        if fleet.office.behind:
+            fleet.office.post_newest()
+        fleet.office.unflushed = False
+        worked = engine.inline_seconds
+        timeout = fleet.timers.until_next()
+        events = engine.wait(timeout)
+        # actors that live in the driver work while it waits: that is no waiting
+        worked = engine.inline_seconds - worked
+        self._flushed = came = engine.now()
+        if events:
+            times.waited_for(fleet.operator_of(events[0]), came - since - worked)
+        elif timeout is None and not worked and not self.stopping and self._is_stuck():
+            raise self.scheduler.deadlock(status)
+        elif worked:
+            times.messages += came - since - worked
+        else:
+            times.waited_for("", came - since)
+        self._handle(events)
+        times.messages += engine.now() - max(came, times.begin)
+
+    def _is_stuck(self) -> bool:
+        """An engine without threads had nothing to do, and never will have."""
+        return self.engine.actors_in_driver and not self.scheduler.fleet.timers
+
+    def take_events(self, timeout: float | None) -> None:
+        engine, office = self.engine, self.scheduler.fleet.office
+        if office.behind:
+            office.post_newest()
+        office.unflushed = False
+        before, worked = engine.now(), engine.inline_seconds
+        self._handle(engine.wait(timeout))
+        self._flushed = now = engine.now()
+        took = now - max(before, self.times.begin)
+        self.times.messages += max(0.0, took - (engine.inline_seconds - worked))
+
+    def _handle(self, events: list[Event]) -> None:
+        if events and not self._answered and any(map(_is_answer, events)):
+            self._answered = True  # rates are those of a running flow, without its start-up
+            self.count_from_now()
+        handle = self.scheduler.fleet.handle
+        for event in events:
+            handle(event)
+        self.scheduler.settle()
+
+    def count_from_now(self) -> None:
+        """Forget the times so far: shares and rates begin anew."""
+        self.times.start(self.engine.now())
+        self.scheduler.begin_counting()
+
+    def raise_errors(self) -> None:
+        errors = self.scheduler.fleet.errors
+        if errors:
+            raise errors.popleft()
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def quiesce(self, timeout: float | None = None) -> None:
+        """Let every request come in, and make no new ones; the cut of a snapshot."""
+        fleet = self.scheduler.fleet
+        fleet.paused = True
+        self._pulls = 0
+        if self.output is not None:
+            self.output.release()
+            self.output = None
+        self._until(
+            lambda: (
+                not (fleet.in_flight or any(a.status == "waiting" for a in fleet.actors.values()))
+            ),
+            timeout,
+            "come to rest",
+        )
+
+    def ask(self, actor: Actor, method: str, argument: Any, timeout: float | None = None) -> Any:
+        """Ask an actor's host and handle events until it answers."""
+        fleet = self.scheduler.fleet
+        # it may be about to be restarted
+        self._until(lambda: actor.status != "waiting", timeout, "be restarted")
+        if actor.status == "gone":
+            raise RunError(f"actor {actor.name!r} is gone and cannot be asked for {method!r}.")
+        answer = Answer(f"{method} of {actor.name}")
+        fleet.call(actor, answer, method, actor.port.pack(argument))
+        self.wait_for([answer], timeout)
+        if answer.error is not None:
+            raise answer.error
+        if answer.lost:
+            raise WorkerLost(f"actor {actor.name!r} was lost while it was asked for {method!r}.")
+        return None if answer.payload is None else answer.payload.get()
+
+    def wait_for(self, answers: list[Answer], timeout: float | None = None) -> None:
+        """Handle events until all calls are answered."""
+        self._until(lambda: all(answer.done for answer in answers), timeout, "answer")
+
+    def _until(self, done: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Handle events until something holds."""
+        fleet, engine = self.scheduler.fleet, self.engine
+        deadline = None if timeout is None else engine.now() + timeout
+        while not done():
+            left = fleet.timers.until_next()
+            if deadline is not None:
+                rest = deadline - engine.now()
+                if rest <= 0:
+                    raise RunError(self._too_late(what, timeout))
+                left = rest if left is None else min(left, rest)
+            before = engine.now()
+            self.take_events(left)
+            self.raise_errors()
+            if self.stopping:
+                raise Stopped
+            stuck = engine.actors_in_driver and left is None and engine.now() == before
+            if stuck and not done() and not self._take_last_events():
+                raise RunError(self._too_late(what, None))
+
+    def _take_last_events(self) -> bool:
+        """Whether an engine without threads has anything left to do."""
+        events = self.engine.wait(None)
+        self._handle(events)
+        return bool(events)
+
+    def _too_late(self, what: str, timeout: float | None) -> str:
+        actors = self.scheduler.fleet.actors.values()
+        silent = sorted(a.name for a in actors if a.requests or a.status == "waiting")
+        within = "ever" if timeout is None else f"within {timeout:g} s"
+        return (
+            f"{', '.join(silent) or 'an actor'} did not {what} {within}. A time-out in the "
+            "FailurePolicy ends actors that hang."
+        )
+
+
+def _is_answer(event: Event) -> bool:
+    return isinstance(event, Completed) and not event.header.not_ready

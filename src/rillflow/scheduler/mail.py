@@ -1,0 +1,345 @@
+"""Messages to actors: what is under way to whom, what is newest on which channel, who is crowded.
+
+sent        handed to the run by an operator, for one actor
+posted      handed to the engine; it leaves within the driver's step
+handled     the actor has said so
+under way   sent and neither handled nor lost: posted, or still here
+lost        never to be handled, by reason: `worker_lost` (its actor died with it), `gone` (its
+            actor had left), `error` (its handler raised), `superseded` (a newer version took its
+            place before it was posted), `ended` (the run was over)
+
+A message with a version belongs to a channel, of which only the newest counts: it waits here while
+an older one is under way, and a newer one takes its place. It leaves before a request to the actor,
+in any case. A message without one takes a credit of its actor's mailbox until it is handled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rillflow.engines.host import MANY_BYTES
+from rillflow.types import NO_VERSIONS, Ref
+
+if TYPE_CHECKING:
+    from rillflow.scheduler.actor import Actor
+
+
+class Message(NamedTuple):
+    """One message, to any number of actors."""
+
+    method: str
+    payload: Ref
+    spread: bool
+    """the payload's elements are the arguments"""
+    channel: str | None = None
+    version: int | None = None
+
+    def order(self) -> tuple[Any, ...]:
+        """As an engine carries it."""
+        return ("tell", self.method, self.spread, self.channel, self.version)
+
+
+class Mail:
+    """The messages of one actor: of its present incarnation, and those it has to be sent yet."""
+
+    __slots__ = (
+        "bytes",
+        "channels",
+        "crowded",
+        "handled",
+        "kept",
+        "newest",
+        "plain",
+        "posted",
+        "sizes",
+        "told",
+        "unsent",
+        "versions",
+        "versions_sent",
+    )
+
+    def __init__(self) -> None:
+        self.told = 0
+        """messages for it so far, all incarnations together"""
+        self.posted = 0
+        self.handled = 0
+        self.sizes: deque[int] = deque()
+        """bytes of each message that is posted and not handled"""
+        self.bytes = 0
+        self.plain = 0
+        """how many were posted with the last one that has no version"""
+        self.crowded = False
+        """it has no credit left"""
+        self.kept: list[Message] = []
+        """messages without a version for its next incarnation"""
+        self.unsent: dict[str, Message] = {}
+        """by channel: the newest message, if it has not been posted yet"""
+        self.channels: dict[str, int] = {}
+        """by channel: how many messages were posted with its last one"""
+        self.newest: dict[str, int] = {}
+        """by channel: the newest version that is posted or unsent"""
+        self.versions = NO_VERSIONS
+        """the newest version posted on each channel: what its next item is made with"""
+        self.versions_sent = 0
+        """messages with a version so far; the lag of an item is counted in these"""
+
+    @property
+    def under_way(self) -> int:
+        """Messages that it has neither handled nor lost."""
+        return self.posted - self.handled + len(self.unsent) + len(self.kept)
+
+    def begin(self) -> None:
+        """A new incarnation has been posted nothing."""
+        self.posted = self.handled = self.plain = self.bytes = 0
+        self.sizes.clear()
+        self.channels.clear()
+        self.newest.clear()
+        self.versions = NO_VERSIONS
+
+
+@dataclass
+class MessageAccount:
+    """Messages to one group of actors, counted."""
+
+    sent: int = 0
+    handled: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class MessageBalance:
+    """One line of the ledger: the messages to one group of actors."""
+
+    group: str
+    sent: int
+    handled: int
+    under_way: int
+    lost: dict[str, int]
+    """by reason"""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every message is in exactly one state."""
+        return self.sent == self.handled + self.under_way + sum(self.lost.values())
+
+    def __str__(self) -> str:
+        parts = [f"{self.handled} handled", f"{self.under_way} under way"]
+        parts += [f"{n} lost ({reason})" for reason, n in self.lost.items()]
+        return f"messages to {self.group}: {self.sent} sent = " + " + ".join(parts)
+
+
+class PostOffice:
+    """Takes messages in, posts them in order, and counts what becomes of each."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[str, MessageAccount] = {}
+        """by group"""
+        self.newest: dict[tuple[str, str], Message] = {}
+        """by group and channel (or key): what joiners, restarted and restored actors start from"""
+        self.behind: dict[str, Actor] = {}
+        """actors with unsent messages"""
+        self.crowded: dict[str, int] = {}
+        """by group: how many of its actors have no credit left"""
+        self.unflushed = False
+        """something was posted since the engine was last told to send"""
+        self.log: Any = None
+        """told what is posted, if somebody wants to know"""
+
+    def account(self, group: str) -> MessageAccount:
+        """The account of a group."""
+        account = self.accounts.get(group)
+        if account is None:
+            account = self.accounts[group] = MessageAccount()
+        return account
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def send(self, actor: Actor, message: Message) -> bool:
+        """A message for one actor; False: it has this version already."""
+        mail, channel = actor.mail, message.channel
+        if channel is not None:
+            if mail.newest.get(channel) == message.version:
+                return False
+            mail.newest[channel] = message.version  # type: ignore[assignment]
+            mail.versions_sent += 1
+        account = self.account(actor.group)
+        account.sent += 1
+        if actor.status == "gone":
+            account.lost["gone"] += 1
+            return False
+        mail.told += 1
+        if channel is not None:
+            if mail.unsent.pop(channel, None) is not None:
+                account.lost["superseded"] += 1
+            mail.unsent[channel] = message  # the newest: behind those of other channels
+            self.behind[actor.name] = actor
+        elif actor.status == "waiting":
+            mail.kept.append(message)
+            self._count_credits(actor)
+        else:
+            if mail.unsent:
+                self.catch_up(actor)
+            self._post(actor, message)
+        return True
+
+    def _post(self, actor: Actor, message: Message) -> None:
+        mail, payload = actor.mail, message.payload
+        if isinstance(payload, Deferred):
+            payload = payload.sendable()
+        if self.log is not None:
+            self.log("tell", actor.name, message.method, message.version)
+        mail.posted += 1
+        size = getattr(payload, "nbytes", 0)
+        mail.sizes.append(size)
+        mail.bytes += size
+        if message.channel is None:
+            mail.plain = mail.posted
+        else:
+            mail.channels[message.channel] = mail.posted
+            mail.versions = mail.versions.at(message.channel, message.version)  # type: ignore[arg-type]
+        self.unflushed = True
+        actor.port.send(message.order(), payload)
+        self._count_credits(actor)
+
+    def catch_up(self, actor: Actor) -> None:
+        """Whatever has not been posted to this actor is posted now."""
+        unsent, actor.mail.unsent = actor.mail.unsent, {}
+        self.behind.pop(actor.name, None)
+        for message in unsent.values():
+            self._post(actor, message)
+
+    def post_newest(self) -> None:
+        """Post what waits, but to actors that have not handled what came before on its channel."""
+        for actor in list(self.behind.values()):
+            mail = actor.mail
+            if actor.status not in ("live", "leaving"):
+                continue
+            for channel in list(mail.unsent):
+                if mail.channels.get(channel, 0) <= mail.handled:
+                    self._post(actor, mail.unsent.pop(channel))
+            if not mail.unsent:
+                del self.behind[actor.name]
+
+    # -- what became of them -------------------------------------------------------------------
+
+    def handled(self, actor: Actor, count: int) -> None:
+        """An actor has handled so many messages of those posted to it."""
+        mail = actor.mail
+        new = count - mail.handled
+        if new <= 0:
+            return
+        mail.handled = count
+        self.account(actor.group).handled += new
+        sizes = mail.sizes
+        for _ in range(min(new, len(sizes))):
+            mail.bytes -= sizes.popleft()
+        if mail.crowded:
+            self._count_credits(actor)
+
+    def raised(self, actor: Actor, count: int) -> None:
+        """The handlers of so many messages, which it has reported as handled, have raised."""
+        account = self.account(actor.group)
+        account.handled -= count
+        account.lost["error"] += count
+
+    def never_arrived(self, actor: Actor, count: int) -> None:
+        """So many posted messages were lost on their way to an actor that lives on."""
+        mail = actor.mail
+        mail.posted -= count
+        self.account(actor.group).lost["error"] += count
+        for _ in range(min(count, len(mail.sizes))):
+            mail.bytes -= mail.sizes.pop()
+        self._count_credits(actor)
+
+    def died(self, actor: Actor) -> None:
+        """An incarnation is over: what it had not handled is lost; the rest is for the next."""
+        mail = actor.mail
+        lost = mail.posted - mail.handled
+        account = self.account(actor.group)
+        if lost:
+            account.lost["worker_lost"] += lost
+        if mail.unsent:  # the next incarnation starts from the newest of each channel
+            account.lost["superseded"] += len(mail.unsent)
+            mail.unsent.clear()
+        self.behind.pop(actor.name, None)
+        mail.begin()
+        self._count_credits(actor)
+
+    def left(self, actor: Actor) -> None:
+        """The actor will not come back."""
+        self.died(actor)
+        account = self.account(actor.group)
+        if actor.mail.kept:
+            account.lost["gone"] += len(actor.mail.kept)
+            actor.mail.kept.clear()
+        self._count_credits(actor)
+
+    def welcome(self, actor: Actor) -> None:
+        """A new incarnation: the newest of each channel, then what was kept for it."""
+        account = self.account(actor.group)
+        for (group, _), message in self.newest.items():
+            if group == actor.group:
+                account.sent += 1
+                actor.mail.told += 1
+                if message.channel is not None:
+                    actor.mail.newest[message.channel] = message.version  # type: ignore[assignment]
+                self._post(actor, message)
+        kept, actor.mail.kept = actor.mail.kept, []
+        for message in kept:
+            self._post(actor, message)
+
+    def end(self, actors: list[Actor]) -> None:
+        """The run is over: nobody will handle what is still under way."""
+        for actor in actors:
+            mail = actor.mail
+            if mail.under_way:
+                self.account(actor.group).lost["ended"] += mail.under_way
+            mail.begin()
+            mail.unsent.clear()
+            mail.kept.clear()
+        self.behind.clear()
+        self.newest.clear()
+
+    def _count_credits(self, actor: Actor) -> None:
+        mail = actor.mail
+        waiting = mail.posted - mail.handled + len(mail.kept)
+        crowded = waiting >= actor.handle.group.mailbox or mail.bytes >= MANY_BYTES
+        if crowded != mail.crowded:
+            mail.crowded = crowded
+            count = self.crowded.get(actor.group, 0) + (1 if crowded else -1)
+            if count:
+                self.crowded[actor.group] = count
+            else:
+                self.crowded.pop(actor.group, None)
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def balances(self, actors: list[Actor], names: dict[str, str]) -> Iterator[MessageBalance]:
+        """One line per group that was sent anything."""
+        for group, account in self.accounts.items():
+            under_way = sum(actor.mail.under_way for actor in actors if actor.group == group)
+            lost = dict(account.lost)
+            yield MessageBalance(names[group], account.sent, account.handled, under_way, lost)
+
+
+class Deferred(Ref):
+    """A value that nobody changes any more, serialised when it is first posted, once for all."""
+
+    __slots__ = ("_engine", "_ref", "_value")
+
+    def __init__(self, engine: Any, value: Any) -> None:
+        self._engine = engine
+        self._value = value
+        self._ref: Ref | None = None
+
+    def get(self) -> Any:
+        return self._value
+
+    def sendable(self) -> Ref:
+        """What an engine can send."""
+        if self._ref is None:
+            self._ref = self._engine.put(self._value)
+        return self._ref
