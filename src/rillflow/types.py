@@ -23,12 +23,6 @@ class Versions(dict[str, int]):
     def __reduce__(self) -> Any:
         return Versions, (dict(self),)
 
-    def at(self, channel: str, version: int) -> Versions:
-        """These versions, with a newer one on one channel."""
-        newer = Versions(self)
-        newer[channel] = version
-        return newer
-
 
 NO_VERSIONS = Versions()
 

@@ -14,7 +14,7 @@ import pytest
 
 from rillflow.batch import MultiAgentBatch, SampleBatch
 from rillflow.engines import packing
-from rillflow.engines.packing import PackedRef, ValueRef, copied, hand_over, pack, unpack
+from rillflow.engines.packing import PackedRef, ValueRef, hand_over, pack
 from rillflow.named_vector import NamedVector
 from rillflow.rl.results import TrainStats
 
@@ -93,7 +93,7 @@ def test_a_value_of_known_kinds_needs_no_pickle(
     """Its layout and its bytes are enough; equal shapes have equal layouts."""
     monkeypatch.setattr(packing, "_pickled", None)
     packed = pack(value)
-    again = unpack(packed.layout, copied(packed.parts))
+    again = packed.detached().get()
     assert type(again) is type(value)
     assert pickle.dumps(again) == pickle.dumps(value)
     assert marshal.loads(marshal.dumps(packed.layout)) == packed.layout
@@ -125,7 +125,7 @@ def test_any_array_arrives_as_it_was(name: str, by_value: bool) -> None:
     sent = ARRAYS[name]
     for value in ({"array": sent}, {"array": sent, "other": Unknown([])}):
         packed = pack(value, by_value=by_value)
-        arrived = unpack(packed.layout, copied(packed.parts))["array"]
+        arrived = packed.detached().get()["array"]
         assert type(arrived) is type(sent)
         assert (arrived.dtype, arrived.shape) == (sent.dtype, sent.shape)
         assert arrived.tolist() == sent.tolist()
@@ -135,9 +135,9 @@ def test_any_array_arrives_as_it_was(name: str, by_value: bool) -> None:
 def test_a_value_is_sent_without_numpy_if_nobody_has_imported_it() -> None:
     code = """
 import sys
-from rillflow.engines.packing import copied, pack, unpack
+from rillflow.engines.packing import pack
 packed = pack({"a": (1, "b")})
-assert unpack(packed.layout, copied(packed.parts)) == {"a": (1, "b")}
+assert packed.detached().get() == {"a": (1, "b")}
 assert "numpy" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -16,7 +16,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.engines import ray as ray_module
-from rillflow.engines.contract import ActorSpec, Completed, Event, Failed, Lost
+from rillflow.engines.contract import ActorSpec, Completed, Event, Lost, Port, Started, Told
 from rillflow.engines.ray import RayEngine, RayRef
 from rillflow.errors import ActorStartError, EngineError, OperatorError, WorkerLost
 from tests.engines.processes import PATIENCE, gone
@@ -254,14 +254,22 @@ def test_an_error_in_a_message_handler_comes_with_the_next_answer() -> None:
 
 @pytest.fixture
 def engine() -> Iterator[RayEngine]:
-    """An engine with one actor and no run."""
+    """An engine for one actor and no run."""
     engine = RayEngine()
     engine.open(0)
-    actors = rf.Actors.of(Worker, 1, name="worker")
-    code = cloudpickle.dumps((Worker, (), {}))
-    engine.start(ActorSpec(rf.ActorInfo("worker-0", 0, 0, 1), "process", code, actors[0]))
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def port(engine: RayEngine) -> Port:
+    """An actor of that engine, whose constructor has returned."""
+    actors = rf.Actors.of(Worker, 1, name="worker")
+    code = cloudpickle.dumps((Worker, (), {}))
+    spec = ActorSpec(rf.ActorInfo("worker-0", 0, 0, 1), "process", code, actors[0])
+    port = engine.start(spec)
+    assert events_of(engine, 1) == [Started("worker-0", 0)]
+    return port
 
 
 def events_of(engine: RayEngine, count: int) -> list[Event]:
@@ -277,6 +285,7 @@ def first_event(engine: RayEngine) -> Event:
     return events_of(engine, 1)[0]
 
 
+@pytest.mark.usefixtures("port")
 def test_the_death_of_an_idle_actor_is_noticed(engine: RayEngine) -> None:
     os.kill(engine.pids()["worker-0"], signal.SIGKILL)
     event = first_event(engine)
@@ -287,13 +296,13 @@ def test_the_death_of_an_idle_actor_is_noticed(engine: RayEngine) -> None:
     assert engine.pids() == {}
 
 
-def test_an_idle_actor_reports_a_message_that_failed(engine: RayEngine) -> None:
-    for _ in range(2):
-        engine.tell("worker-0", "fail", engine.put(None), False, None)
+def test_an_idle_actor_reports_a_message_that_failed(engine: RayEngine, port: Port) -> None:
+    for count in (1, 2):
+        port.send(("tell", "fail", False, None, None), engine.put(None))
         event = first_event(engine)
-        assert isinstance(event, Failed)
-        assert event.request is None
-        assert event.failure.type_name == "LookupError"
+        assert isinstance(event, Told)
+        assert event.handled == count
+        assert [failure.type_name for failure in event.failures] == ["LookupError"]
 
 
 class Owner:
@@ -318,23 +327,26 @@ def lost_object() -> Any:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_message_whose_data_is_lost_is_reported(engine: RayEngine, alone: bool) -> None:
-    engine.install("worker-0", "line", cloudpickle.dumps(("next", [])))
+def test_a_message_whose_data_is_lost_is_reported(
+    engine: RayEngine, port: Port, alone: bool
+) -> None:
+    port.send(("install", "line", cloudpickle.dumps(("next", []))))
+    engine.flush()
     ref = RayRef(lost_object(), remote=True)
-    engine.tell("worker-0", "set_weights", ref, False, None)
+    port.send(("tell", "set_weights", False, None, None), ref)
     if not alone:
-        engine.request("worker-0", 1, "line", 0)
+        port.send(("request", 1, "line", 0, ()))
     event, *answer = events_of(engine, 1 if alone else 2)
-    assert isinstance(event, Failed)
-    assert event.request is None
+    assert isinstance(event, Told)
+    assert (event.handled, len(event.failures)) == (-1, 1), "one message has not arrived"
     assert alone or isinstance(answer[0], Completed)
     with pytest.raises(EngineError, match="is lost: OwnerDiedError"):
         ref.get()
 
 
-def test_nothing_is_heard_of_a_killed_actor(engine: RayEngine) -> None:
+def test_nothing_is_heard_of_a_killed_actor(engine: RayEngine, port: Port) -> None:
     pid = engine.pids()["worker-0"]
-    engine.kill("worker-0")
+    port.kill()
     assert gone([pid])
     assert engine.wait(0.2) == []
 

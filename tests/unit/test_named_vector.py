@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from rillflow.engines.packing import copied, hand_over, pack, unpack
+from rillflow.engines.packing import hand_over, pack
 from rillflow.named_vector import NamedVector, layout_of
 
 SHAPES = {"trunk.weight": (3, 2), "trunk.bias": (3,), "log_std": ()}
@@ -49,7 +49,7 @@ def test_it_travels_as_one_array(by_value: bool) -> None:
     named = make()
     packed = pack({"policy": named}, by_value=by_value)
     assert [part.nbytes for part in packed.parts] == [named.vector.nbytes]
-    other = unpack(packed.layout, copied(packed.parts))["policy"]
+    other = packed.detached().get()["policy"]
     assert other.layout is named.layout
     assert np.array_equal(other.vector, named.vector)
     assert not other.vector.flags.writeable

@@ -120,6 +120,8 @@ class Engine(ABC):
     name: str
     used = False
     """whether a run has begun on it; an engine serves one run"""
+    inline_seconds: float = 0.0
+    """seconds the driver has worked for actors that live in it"""
     actors_in_driver = False
     """whether every actor works on the driver's own thread, where Ctrl-C arrives"""
     counts_cpu = False
@@ -167,11 +169,6 @@ class Engine(ABC):
         `parts`: how many answers of actors the item that it worked on is made of; 0: it had none.
         """
         return wall
-
-    @property
-    def inline_seconds(self) -> float:
-        """Seconds the driver has worked for actors that live in it."""
-        return 0.0
 
     def inline_busy(self) -> dict[str, float]:
         """The same, by actor."""

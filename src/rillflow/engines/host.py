@@ -167,7 +167,7 @@ class Host:
             target = getattr(self.actor, method)
             target(*value) if spread else target(value)
             if channel is not None and version is not None:
-                self.versions = self.versions.at(channel, version)
+                self.versions = Versions({**self.versions, channel: version})
                 self.due = self.due or 1
         except BaseException as error:
             self._note(error, method)

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from typing import Any
 
-from rillflow.engines.contract import ActorSpec, Engine, Event, Lost, Port
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Port
 from rillflow.engines.local_memory import ran_out
 from rillflow.engines.local_process import Process, kill_group, wait_for
 from rillflow.engines.local_wire import make_ref
@@ -27,8 +27,9 @@ from rillflow.engines.packing import pack
 from rillflow.engines.replies import event_of
 from rillflow.engines.same_process import SameProcess
 from rillflow.errors import EngineError
-from rillflow.types import Ref
+from rillflow.types import Header, Ref
 
+_new: Any = tuple.__new__
 _GRACE = 0.5
 """seconds an actor has to close itself before its process group is killed"""
 
@@ -91,10 +92,6 @@ class Local(Engine):
     def put(self, value: Any) -> Ref:
         return make_ref(pack(value))
 
-    @property
-    def inline_seconds(self) -> float:
-        return self._here.seconds
-
     def inline_busy(self) -> dict[str, float]:
         return dict(self._here.busy)
 
@@ -106,7 +103,10 @@ class Local(Engine):
         if self._dirty:
             self.flush()
         if self._here.jobs:
-            self._here.work(events.__len__)
+            try:
+                self._here.work(events.__len__)
+            finally:
+                self.inline_seconds = self._here.seconds
             if events and timeout != 0.0:
                 # the driver waited for itself: no need to ask the system about the others
                 return [events.popleft()]
@@ -188,9 +188,14 @@ class Local(Engine):
         try:
             while (replies := process.receiver.receive()) is not None:
                 for reply in replies:
-                    if reply[0][0] == "done":
+                    meta, payload = reply
+                    if meta[0] == "done":  # as `event_of`, without the call
                         process.due -= 1
-                    events.append(event_of(name, incarnation, reply))
+                        header = _new(Header, meta[2])
+                        done = (name, incarnation, meta[1], header, payload)
+                        events.append(_new(Completed, done))
+                    else:
+                        events.append(event_of(name, incarnation, reply))
                 if process.due <= 0 and not died:
                     return  # nothing more is owed: to ask again would only be answered "not now"
         except BlockingIOError:

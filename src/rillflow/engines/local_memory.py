@@ -15,7 +15,7 @@ import select
 from collections.abc import Sequence
 from typing import Any
 
-from rillflow.engines.packing import Layout, Packed, unpack
+from rillflow.engines.packing import Layout, PackedRef, unpack
 from rillflow.errors import EngineError
 from rillflow.types import Ref
 
@@ -103,7 +103,7 @@ class ShmRef(Ref):
         return unpack(self.layout, parts)
 
 
-def share(packed: Packed) -> ShmRef:
+def share(packed: PackedRef) -> ShmRef:
     """A packed value in a block of its own."""
     fd, lengths = write_block([_flat(part) for part in packed.parts])
     return ShmRef(fd, packed.layout, lengths)

@@ -46,6 +46,7 @@ class Process(Port):
         except OSError as error:
             raise ran_out(error, f"start a process for actor {spec.name!r}") from error
         self.fd = self.socket.fileno()
+        self._send = self.socket.send
         self.receiver = Receiver(self.socket)
         self.sender = Sender()
         self.collected: list[Message] = []
@@ -112,12 +113,14 @@ class Process(Port):
         if self.closed:
             return False
         if not self.outbox and len(collected) <= AT_ONCE:
-            packet = self.sender.packet(collected)
-            try:
-                packet.send(self.socket)  # the usual case: nothing waits, and there is room
-                return False
-            except OSError:  # there is no room, or nobody there: as for a packet that waits
-                self.outbox.append(packet)
+            data, keep = self.sender.encode(collected)
+            if not keep:
+                try:
+                    self._send(data)  # the usual case: nothing waits, and there is room
+                    return False
+                except OSError:  # there is no room, or nobody there: as for one that waits
+                    pass
+            self.outbox.append(Packet(data, keep))
         else:
             self.outbox.extend(self.sender.packets(collected))
         return self.flush()

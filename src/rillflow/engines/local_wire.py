@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rillflow.engines.local_memory import ShmRef, ran_out, share, write_block
-from rillflow.engines.packing import Layout, Packed, PackedRef, copied
+from rillflow.engines.packing import Layout, PackedRef
 from rillflow.types import Ref
 
 Message = tuple[tuple[Any, ...], Ref | None]
@@ -40,30 +40,37 @@ _MOST_FDS = 64
 _MOST_LAYOUTS = 256
 """layouts that two sides number; more than these, as of items of every length, are sent in full"""
 _PLAIN, _PICKLED, _IN_BLOCK = b"\0", b"\1", b"\2"
+_TRUNCATED = int(socket.MSG_CTRUNC)
+"""as a plain number: an enum takes longer to look at than the packet"""
 
 
-def make_ref(packed: Packed) -> PackedRef | ShmRef:
+def make_ref(packed: PackedRef) -> PackedRef | ShmRef:
     """A reference that can be sent any number of times, serialised once."""
-    if packed.nbytes <= INLINE:
-        return PackedRef(packed.layout, copied(packed.parts))
-    return share(packed)
+    parts, size = packed.parts, 0
+    for part in parts:
+        size += len(part) if type(part) is bytes else part.nbytes
+    if size > INLINE:
+        return share(packed)
+    for index, part in enumerate(parts):
+        if type(part) is not bytes:
+            parts[index] = part.tobytes()
+    return packed
 
 
 class Packet:
-    """Messages ready to be sent; keeps their descriptors alive until then."""
+    """A packet that could not be sent at once; keeps its descriptors alive until it is."""
 
-    __slots__ = ("_keep", "data", "fds")
+    __slots__ = ("data", "keep")
 
     def __init__(self, data: bytes, keep: list[ShmRef]) -> None:
         self.data = data
-        self._keep = keep
-        self.fds = [ref.fd for ref in keep]
+        self.keep = keep
 
     def send(self, sock: socket.socket) -> None:
         """Send it whole; raises BlockingIOError if the socket would block."""
-        if self.fds:
-            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", self.fds))
-            sock.sendmsg([self.data], [rights])
+        if self.keep:
+            fds = array.array("i", [ref.fd for ref in self.keep])
+            sock.sendmsg([self.data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         else:
             sock.send(self.data)
 
@@ -76,6 +83,10 @@ class Sender:
 
     def packet(self, messages: list[Message]) -> Packet:
         """These messages as one packet."""
+        return Packet(*self.encode(messages))
+
+    def encode(self, messages: list[Message]) -> tuple[bytes, list[ShmRef]]:
+        """These messages as the bytes of one packet, and what travels beside them."""
         numbers = self._numbers
         agreed = len(numbers)
         keep: list[ShmRef] = []
@@ -110,7 +121,7 @@ class Sender:
             fd, lengths = write_block([data])
             keep.append(ShmRef(fd, (), lengths))
             data = _IN_BLOCK
-        return Packet(data, keep)
+        return data, keep
 
     def packets(self, messages: list[Message]) -> Iterator[Packet]:
         """As few packets as fit, in order."""
@@ -152,14 +163,17 @@ class Receiver:
         count, ancillary, flags, _ = self._receive(self._into, self._room)
         if count == 0:
             return None
-        fds = _descriptors(ancillary, flags) if ancillary or flags & socket.MSG_CTRUNC else []
+        fds: list[int] = []
+        if ancillary or flags & _TRUNCATED:
+            fds = _descriptors(ancillary, flags)
         kind = self._buffer[0]
-        if kind == _IN_BLOCK[0]:
+        if kind == _PLAIN[0]:
+            table = marshal.loads(self._view[1:count])
+        elif kind == _IN_BLOCK[0]:
             block = _read_block(fds.pop())
-            return self._messages(_table(block[0], memoryview(block)[1:]), fds)
-        return self._messages(_table(kind, self._view[1:count]), fds)
-
-    def _messages(self, table: list[tuple[Any, ...]], fds: list[int]) -> list[Message]:
+            table = _table(block[0], memoryview(block)[1:])
+        else:
+            table = pickle.loads(self._view[1:count])
         layouts = self._layouts
         messages: list[Message] = []
         for entry in table:
@@ -190,7 +204,7 @@ def _descriptors(ancillary: list[Any], flags: int) -> list[int]:
     for _, kind, data in ancillary:
         if kind == socket.SCM_RIGHTS:
             numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
-    if flags & socket.MSG_CTRUNC:
+    if flags & _TRUNCATED:
         for fd in numbers:
             os.close(fd)
         raise ran_out(OSError(24, "too many open files"), "take an item in")

@@ -6,7 +6,7 @@ only its number afterwards (`local_wire.py`). Parts are the bytes of the arrays.
 
     an array                ("array", dtype, shape)
     a dict                  ("dict", names, layouts)
-    a list or tuple         ("list", layouts)
+    a list or tuple         ("list", layouts) or ("tuple", layouts)
     numbers, strings, None  ("plain",): together they are one part, in the order of the walk
     a class that ships      ("ship", module, name, fixed, layout)
     anything else           ("pickle",): the whole value is pickled, its arrays are parts
@@ -48,39 +48,39 @@ class Unknown(Exception):  # noqa: N818 - a signal between the functions of this
     """A value, or a part of it, has no layout."""
 
 
-class Packed:
-    """A value as bytes: its layout and its parts, which are bytes or arrays not copied yet."""
-
-    __slots__ = ("layout", "nbytes", "parts")
-
-    def __init__(self, layout: Layout, parts: Sequence[Any], nbytes: int) -> None:
-        self.layout = layout
-        self.parts = parts
-        self.nbytes = nbytes
-
-
 class PackedRef(Ref):
     """A value held as bytes: read when needed, forwarded as it is."""
 
     __slots__ = ("layout", "parts")
 
-    def __init__(self, layout: Layout, parts: Sequence[Buffer]) -> None:
+    def __init__(self, layout: Layout, parts: list[Any]) -> None:
         self.layout = layout
         self.parts = parts
+        """bytes; or, until `detached`, memory of the value itself"""
 
     @property
     def nbytes(self) -> int:
         """Bytes in all."""
-        return sum(map(len, self.parts))
+        return sum([len(p) if type(p) is bytes else memoryview(p).nbytes for p in self.parts])
 
     @staticmethod
     def of(value: Any, *, by_value: bool = True) -> PackedRef:
         """Serialise a value and cut every tie to its memory."""
-        packed = pack(value, by_value=by_value)
-        return PackedRef(packed.layout, copied(packed.parts))
+        return pack(value, by_value=by_value).detached()
+
+    def detached(self) -> PackedRef:
+        """The same, with parts that are bytes of their own."""
+        parts = self.parts
+        for index, part in enumerate(parts):
+            if type(part) is not bytes:
+                parts[index] = part.tobytes()
+        return self
 
     def get(self) -> Any:
-        return unpack(self.layout, self.parts)
+        layout = self.layout
+        if layout[0] == "array" and _ndarray is not None:  # the usual item, without further ado
+            return _ndarray(layout[2], layout[1], self.parts[0])
+        return unpack(layout, self.parts)
 
 
 class ValueRef(Ref):
@@ -96,20 +96,11 @@ class ValueRef(Ref):
         return self.value
 
 
-def copied(parts: Sequence[Any]) -> list[bytes]:
-    """Parts as bytes of their own."""
-    return [part if type(part) is bytes else _bytes(part) for part in parts]
-
-
-def _bytes(part: Any) -> bytes:
-    return part.tobytes() if hasattr(part, "tobytes") else bytes(part)
-
-
 # -- packing ---------------------------------------------------------------------------------------
 
 
-def pack(value: Any, *, by_value: bool = True) -> Packed:
-    """Serialise; parts may be views of the value's own memory.
+def pack(value: Any, *, by_value: bool = True) -> PackedRef:
+    """Serialise; parts may be the value's own memory, until they are `detached`.
 
     `by_value` ships classes of `__main__` along (towards actors); without it the quick pickler is
     tried first.
@@ -122,11 +113,7 @@ def pack(value: Any, *, by_value: bool = True) -> Packed:
             parts.append(marshal.dumps(plain))
     except (Unknown, ValueError):  # ValueError: an int or str subclass hides inside; pickle can
         return _pickled(value, by_value)
-    return Packed(layout, parts, sum(map(_size, parts)))
-
-
-def _size(part: Any) -> int:
-    return len(part) if type(part) is bytes else part.nbytes
+    return PackedRef(layout, parts)
 
 
 def _layout(value: Any, parts: list[Any], plain: list[Any], deep: int) -> Layout:
@@ -158,7 +145,7 @@ def _layout(value: Any, parts: list[Any], plain: list[Any], deep: int) -> Layout
     return ("ship", kind.__module__, kind.__qualname__, fixed, layout)
 
 
-def _pickled(value: Any, by_value: bool) -> Packed:
+def _pickled(value: Any, by_value: bool) -> PackedRef:
     views: list[pickle.PickleBuffer] = []
     body: bytes | None = None
     if not by_value:
@@ -172,8 +159,7 @@ def _pickled(value: Any, by_value: bool) -> Packed:
         _freeze_arrays(pickler)
         pickler.dump(value)
         body = stream.getvalue()
-    raw = [view.raw() for view in views]
-    return Packed(PICKLED, [body, *raw], len(body) + sum(len(buffer) for buffer in raw))
+    return PackedRef(PICKLED, [body, *[view.raw() for view in views]])
 
 
 def _quickly(value: Any, views: list[pickle.PickleBuffer]) -> bytes:

@@ -153,7 +153,10 @@ class RayEngine(Engine):
     def wait(self, timeout: float | None) -> list[Event]:
         self.flush()
         if self._here.jobs:
-            self._here.work(self._arrived.qsize)
+            try:
+                self._here.work(self._arrived.qsize)
+            finally:
+                self.inline_seconds = self._here.seconds
             self.flush()
             timeout = 0.0
         events: list[Event] = []
@@ -172,10 +175,6 @@ class RayEngine(Engine):
 
     def now(self) -> float:
         return time.monotonic()
-
-    @property
-    def inline_seconds(self) -> float:
-        return self._here.seconds
 
     def inline_busy(self) -> dict[str, float]:
         return dict(self._here.busy)

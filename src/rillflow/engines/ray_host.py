@@ -17,7 +17,7 @@ import cloudpickle
 
 from rillflow.engines.contract import Order
 from rillflow.engines.host import Host
-from rillflow.engines.packing import Packed, PackedRef, copied, pack
+from rillflow.engines.packing import PackedRef, pack
 from rillflow.engines.replies import Reply, spoiled
 from rillflow.types import Ref
 
@@ -30,11 +30,11 @@ more. Ray would move what exceeds 100 kB to the store by itself."""
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def encode(packed: Packed | PackedRef) -> Sent:
+def encode(packed: PackedRef) -> Sent:
     """Prepare a packed value for Ray, which ships bytes as they are, and takes buffers straight
     into shared memory and out of it."""
     if packed.nbytes <= SMALL:
-        return pickle.dumps((packed.layout, copied(packed.parts)), 5)
+        return pickle.dumps((packed.layout, packed.detached().parts), 5)
     return (packed.layout, *map(pickle.PickleBuffer, packed.parts))
 
 

@@ -89,11 +89,11 @@ class Actor:
     """the uid of its group"""
     policy: FailurePolicy
     code: bytes
+    mail: Mail
     port: Port = field(init=False)
     """the driver's end of its present incarnation"""
     inline: bool = False
     """it lives in the driver itself"""
-    mail: Mail = field(default_factory=Mail)
     incarnation: int = 0
     status: Status = "live"
     started: bool = False

@@ -45,20 +45,13 @@ class Driver:
 
     def next(self) -> Any:
         """The next item for the user; StopIteration at the end of the stream."""
-        engine, times, scheduler = self.engine, self.times, self.scheduler
+        engine, scheduler = self.engine, self.scheduler
         fleet = scheduler.fleet
-        engine.enter()
+        if engine.actors_in_driver:
+            engine.enter()
         now = engine.now()
-        if times.left is not None:
-            times.back(now)
-            if self.output is not None:  # else a snapshot has let go of the item
-                self.output.release()
-                self.output = None
-            before = now
-            fleet.office.unflushed = False
-            engine.flush()  # a worker that was asked again starts at once
-            self._flushed = now = engine.now()
-            times.messages += now - before
+        if self.times.left is not None:
+            now = self._come_back(now)
         pull, errors, office = scheduler.pull, fleet.errors, fleet.office
         while True:
             self._pulls += 1
@@ -77,7 +70,7 @@ class Driver:
                     before = engine.now()
                     if before - self._flushed > _AT_ONCE:
                         now = self.post()
-                        times.messages += now - before
+                        self.times.messages += now - before
                 continue
             if pulled is Blocked.ENDED:
                 self.raise_errors()
@@ -86,6 +79,19 @@ class Driver:
             assert isinstance(pulled, Blocked)
             self._wait(pulled, now)
             now = engine.now()
+
+    def _come_back(self, now: float) -> float:
+        """The user's loop asks for the next item: it is done with the last; returns the time."""
+        engine, times, output = self.engine, self.times, self.output
+        times.loop += now - max(times.left or 0.0, times.begin)
+        times.left = self.output = None
+        times.rounds += 1
+        if output is not None and output.hold is not None:  # a snapshot may have let go of it
+            output.hold.release()
+        engine.flush()  # a worker that was asked again starts at once
+        self._flushed = engine.now()
+        times.messages += self._flushed - now
+        return self._flushed
 
     def post(self) -> float:
         """Everything leaves that was said to actors; returns the time."""
@@ -100,8 +106,28 @@ class Driver:
     def _deliver(self, envelope: Envelope) -> Any:
         """Hand an item to the user; what was said to actors leaves before the user's code runs."""
         fleet, times = self.scheduler.fleet, self.times
+        if envelope.lazy:
+            self._read(envelope)
+        for ticket in envelope.tickets:
+            ticket.finish("delivered")
+        self.output = envelope
+        office = fleet.office
+        before = self.engine.now()
+        if office.behind:
+            self._post_to_others(envelope)
+        if office.unflushed:
+            office.unflushed = False
+            self.engine.flush()
+            times.left = self._flushed = now = self.engine.now()
+            times.messages += now - before
+        else:
+            times.left = before
+        return envelope.value
+
+    def _read(self, envelope: Envelope) -> None:
+        """Fetch an item that nobody has read; if it cannot be, its life ends here."""
         try:
-            value = envelope.read()
+            envelope.read()
         except BaseException as error:
             envelope.finish("unreadable")
             if isinstance(error, RunError | KeyboardInterrupt):
@@ -109,23 +135,14 @@ class Driver:
             program = self.scheduler.program
             where = program.names[program.root]
             raise OperatorError.build(describe_exception(error), where, None, error) from error
-        for ticket in envelope.tickets:
-            ticket.finish("delivered")
-        self.output = envelope
-        before = self.engine.now()
-        if fleet.office.behind:
-            self._post_to_others(envelope)
-        fleet.office.unflushed = False
-        self.engine.flush()
-        times.left = self._flushed = now = self.engine.now()
-        times.messages += now - before
-        return value
 
     def _post_to_others(self, envelope: Envelope) -> None:
         """New weights leave now, but to those who will be asked again as soon as the user comes
         back: theirs leave with the request, in one packet."""
-        office = self.scheduler.fleet.office
-        asked = {ticket.actor for ticket in envelope.tickets}
+        office, tickets = self.scheduler.fleet.office, envelope.tickets
+        if len(tickets) == 1 and len(office.behind) == 1 and tickets[0].actor in office.behind:
+            return
+        asked = {ticket.actor for ticket in tickets}
         if asked.issuperset(office.behind):
             return
         held = {name: actor for name, actor in office.behind.items() if name in asked}

@@ -11,10 +11,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Started
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Started, Told
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.scheduler.actor import Actor, Answer, Request, Target
-from rillflow.scheduler.mail import PostOffice
+from rillflow.scheduler.mail import Mail, PostOffice
 from rillflow.scheduler.supervision import Supervision
 from rillflow.scheduler.timers import Timers
 from rillflow.seeding import derive_seed
@@ -76,7 +76,8 @@ class Fleet:
 
     def _make(self, name: str, handle: ActorHandle, code: bytes) -> Actor:
         group: Actors = handle.group
-        actor = Actor(name, handle, group.uid, group.policy or self.default_policy, code)
+        mail = Mail(self.office.account(group.uid), group.mailbox)
+        actor = Actor(name, handle, group.uid, group.policy or self.default_policy, code, mail)
         actor.inline = group.placement == "driver"
         return actor
 
@@ -187,23 +188,14 @@ class Fleet:
     def handle(self, event: Event) -> None:
         """Take in one event of the engine."""
         actor = self.actors[event.actor]
-        if event.incarnation != actor.incarnation or actor.status in ("waiting", "gone"):
+        if event[1] != actor.incarnation or actor.status in ("waiting", "gone"):
             self.counters["late_rejected"] += 1
             if self.log is not None:
                 self.log("late", event.actor, event.incarnation)
             return
-        if type(event) is Completed:
-            self._completed(actor, event)
+        if not isinstance(event, Completed):
+            self._news(actor, event)
             return
-        actor.last_heard = self.engine.now()
-        if type(event) is Started:
-            actor.started = True
-        elif type(event) is Lost:
-            self.supervision.lost(actor, event.reason, event.failure)
-        else:
-            self._told(actor, event)
-
-    def _completed(self, actor: Actor, event: Completed) -> None:
         _, _, ident, header, payload = event
         request = actor.requests.pop(ident, None)
         if request is None:
@@ -225,7 +217,14 @@ class Fleet:
         if actor.status == "leaving":
             self.leave_if_idle(actor)
 
-    def _told(self, actor: Actor, event: Any) -> None:
+    def _news(self, actor: Actor, event: Started | Told | Lost) -> None:
+        actor.last_heard = self.engine.now()
+        if isinstance(event, Started):
+            actor.started = True
+            return
+        if isinstance(event, Lost):
+            self.supervision.lost(actor, event.reason, event.failure)
+            return
         if event.handled < 0:
             self.office.never_arrived(actor, -event.handled)
         else:

@@ -18,39 +18,65 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rillflow.engines.host import MANY_BYTES
-from rillflow.types import NO_VERSIONS, Ref
+from rillflow.types import NO_VERSIONS, Ref, Versions
 
 if TYPE_CHECKING:
     from rillflow.scheduler.actor import Actor
 
 
-class Message(NamedTuple):
+class Message:
     """One message, to any number of actors."""
 
-    method: str
-    payload: Ref
-    spread: bool
-    """the payload's elements are the arguments"""
-    channel: str | None = None
-    version: int | None = None
+    __slots__ = ("channel", "order", "payload", "version")
 
-    def order(self) -> tuple[Any, ...]:
-        """As an engine carries it."""
-        return ("tell", self.method, self.spread, self.channel, self.version)
+    def __init__(
+        self,
+        method: str,
+        payload: Ref,
+        spread: bool,
+        channel: str | None = None,
+        version: int | None = None,
+    ) -> None:
+        self.payload = payload
+        self.channel = channel
+        self.version = version
+        self.order = ("tell", method, spread, channel, version)
+        """as an engine carries it; `spread`: the payload's elements are the arguments"""
+
+    @property
+    def method(self) -> str:
+        """What is called."""
+        return self.order[1]
+
+    @property
+    def spread(self) -> bool:
+        """Whether the payload's elements are the arguments."""
+        return self.order[2]
+
+
+@dataclass
+class MessageAccount:
+    """Messages to one group of actors, counted."""
+
+    sent: int = 0
+    handled: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
 
 
 class Mail:
     """The messages of one actor: of its present incarnation, and those it has to be sent yet."""
 
     __slots__ = (
+        "account",
         "bytes",
         "channels",
         "crowded",
         "handled",
         "kept",
+        "limit",
         "newest",
         "plain",
         "posted",
@@ -61,7 +87,11 @@ class Mail:
         "versions_sent",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, account: MessageAccount, limit: int) -> None:
+        self.account = account
+        """of its group"""
+        self.limit = limit
+        """messages under way after which nobody sends it more"""
         self.told = 0
         """messages for it so far, all incarnations together"""
         self.posted = 0
@@ -98,15 +128,6 @@ class Mail:
         self.channels.clear()
         self.newest.clear()
         self.versions = NO_VERSIONS
-
-
-@dataclass
-class MessageAccount:
-    """Messages to one group of actors, counted."""
-
-    sent: int = 0
-    handled: int = 0
-    lost: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -165,7 +186,7 @@ class PostOffice:
                 return False
             mail.newest[channel] = message.version  # type: ignore[assignment]
             mail.versions_sent += 1
-        account = self.account(actor.group)
+        account = mail.account
         account.sent += 1
         if actor.status == "gone":
             account.lost["gone"] += 1
@@ -191,18 +212,21 @@ class PostOffice:
             payload = payload.sendable()
         if self.log is not None:
             self.log("tell", actor.name, message.method, message.version)
-        mail.posted += 1
-        size = getattr(payload, "nbytes", 0)
-        mail.sizes.append(size)
-        mail.bytes += size
-        if message.channel is None:
-            mail.plain = mail.posted
+        mail.posted = posted = mail.posted + 1
+        channel, size = message.channel, 0
+        if channel is None:
+            mail.plain = posted
+            size = getattr(payload, "nbytes", 0)
+            mail.bytes += size
         else:
-            mail.channels[message.channel] = mail.posted
-            mail.versions = mail.versions.at(message.channel, message.version)  # type: ignore[arg-type]
+            mail.channels[channel] = posted
+            mail.versions = versions = Versions(mail.versions)
+            versions[channel] = message.version  # type: ignore[assignment]
+        mail.sizes.append(size)
         self.unflushed = True
-        actor.port.send(message.order(), payload)
-        self._count_credits(actor)
+        actor.port.send(message.order, payload)
+        if posted - mail.handled >= mail.limit or mail.bytes >= MANY_BYTES:
+            self._count_credits(actor)
 
     def catch_up(self, actor: Actor) -> None:
         """Whatever has not been posted to this actor is posted now."""
@@ -232,16 +256,17 @@ class PostOffice:
         if new <= 0:
             return
         mail.handled = count
-        self.account(actor.group).handled += new
+        mail.account.handled += new
         sizes = mail.sizes
-        for _ in range(min(new, len(sizes))):
+        while new and sizes:
             mail.bytes -= sizes.popleft()
+            new -= 1
         if mail.crowded:
             self._count_credits(actor)
 
     def raised(self, actor: Actor, count: int) -> None:
         """The handlers of so many messages, which it has reported as handled, have raised."""
-        account = self.account(actor.group)
+        account = actor.mail.account
         account.handled -= count
         account.lost["error"] += count
 
@@ -249,7 +274,7 @@ class PostOffice:
         """So many posted messages were lost on their way to an actor that lives on."""
         mail = actor.mail
         mail.posted -= count
-        self.account(actor.group).lost["error"] += count
+        actor.mail.account.lost["error"] += count
         for _ in range(min(count, len(mail.sizes))):
             mail.bytes -= mail.sizes.pop()
         self._count_credits(actor)
@@ -258,7 +283,7 @@ class PostOffice:
         """An incarnation is over: what it had not handled is lost; the rest is for the next."""
         mail = actor.mail
         lost = mail.posted - mail.handled
-        account = self.account(actor.group)
+        account = actor.mail.account
         if lost:
             account.lost["worker_lost"] += lost
         if mail.unsent:  # the next incarnation starts from the newest of each channel
@@ -271,7 +296,7 @@ class PostOffice:
     def left(self, actor: Actor) -> None:
         """The actor will not come back."""
         self.died(actor)
-        account = self.account(actor.group)
+        account = actor.mail.account
         if actor.mail.kept:
             account.lost["gone"] += len(actor.mail.kept)
             actor.mail.kept.clear()
@@ -279,7 +304,7 @@ class PostOffice:
 
     def welcome(self, actor: Actor) -> None:
         """A new incarnation: the newest of each channel, then what was kept for it."""
-        account = self.account(actor.group)
+        account = actor.mail.account
         for (group, _), message in self.newest.items():
             if group == actor.group:
                 account.sent += 1
@@ -296,7 +321,7 @@ class PostOffice:
         for actor in actors:
             mail = actor.mail
             if mail.under_way:
-                self.account(actor.group).lost["ended"] += mail.under_way
+                actor.mail.account.lost["ended"] += mail.under_way
             mail.begin()
             mail.unsent.clear()
             mail.kept.clear()
@@ -306,7 +331,7 @@ class PostOffice:
     def _count_credits(self, actor: Actor) -> None:
         mail = actor.mail
         waiting = mail.posted - mail.handled + len(mail.kept)
-        crowded = waiting >= actor.handle.group.mailbox or mail.bytes >= MANY_BYTES
+        crowded = waiting >= mail.limit or mail.bytes >= MANY_BYTES
         if crowded != mail.crowded:
             mail.crowded = crowded
             count = self.crowded.get(actor.group, 0) + (1 if crowded else -1)
@@ -320,6 +345,8 @@ class PostOffice:
     def balances(self, actors: list[Actor], names: dict[str, str]) -> Iterator[MessageBalance]:
         """One line per group that was sent anything."""
         for group, account in self.accounts.items():
+            if not account.sent:
+                continue
             under_way = sum(actor.mail.under_way for actor in actors if actor.group == group)
             lost = dict(account.lost)
             yield MessageBalance(names[group], account.sent, account.handled, under_way, lost)

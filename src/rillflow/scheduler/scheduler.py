@@ -179,9 +179,14 @@ class Scheduler:
         if channel is None:
             if targets is not None:
                 targets.update([actor.group for actor in actors])
-        elif all(actor.mail.newest.get(channel) == version for actor in actors):
-            return
-        message = Message(*self._packed(method, args, actors), channel, version)
+        else:
+            for actor in actors:
+                if actor.mail.newest.get(channel) != version:
+                    break
+            else:
+                return  # everybody has this version
+        payload, spread = self._packed(args, actors)
+        message = Message(method, payload, spread, channel, version)
         office, name = self.fleet.office, channel or key
         for actor in actors:
             if name is not None:
@@ -191,17 +196,18 @@ class Scheduler:
                 for ask_again in parked:
                     ask_again()
 
-    def _packed(
-        self, method: str, args: tuple[Any, ...], actors: list[Actor]
-    ) -> tuple[str, Ref, bool]:
-        """A call's method, its arguments as one payload, and whether they have to be spread."""
-        # a reference that travels alone is forwarded; one among others has to be read
-        if len(args) == 1 and isinstance(args[0], Ref):
-            return method, args[0], False
-        values = tuple([read(arg) for arg in args])
+    def _packed(self, args: tuple[Any, ...], actors: list[Actor]) -> tuple[Ref, bool]:
+        """Arguments as one payload, and whether they have to be spread."""
+        # a single argument travels as it is, and a reference is forwarded unread
+        spread = len(args) != 1
+        value = tuple([read(arg) for arg in args]) if spread else args[0]
+        if isinstance(value, Ref):
+            return value, False
+        if type(value) is list or type(value) is tuple:
+            value = read(value)
         if len(actors) == 1 and actors[0].status != "gone":
-            return method, actors[0].port.pack(values), True
-        return method, self.fleet.engine.put(values), True
+            return actors[0].port.pack(value), spread
+        return self.fleet.engine.put(value), spread
 
     def _actors(self, to: ActorHandle | Actors | Iterable[ActorHandle]) -> list[Actor]:
         """Whom a message goes to."""
@@ -212,10 +218,10 @@ class Scheduler:
             return actors
         by_uid, actors = self.fleet.by_uid, []
         for handle in (to,) if isinstance(to, ActorHandle) else to:
-            actor = by_uid.get(handle.uid)
-            if actor is None:
+            found = by_uid.get(handle.uid)
+            if found is None:
                 raise self._unknown(handle)
-            actors.append(actor)
+            actors.append(found)
         return actors
 
     def share(self, key: str, make: Callable[[], Any]) -> Any:

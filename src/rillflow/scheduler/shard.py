@@ -82,8 +82,12 @@ class Slot(Request):
     def release(self) -> None:
         """One piece is done with; after the last the shard may be asked again."""
         self.pieces -= 1
-        if self.pieces == 0:
-            self.target.done(self)
+        if self.pieces == 0:  # as `Shard.done`, without the call
+            shard = self.target
+            self.tickets = ()
+            shard.free.append(self)
+            shard.open -= 1
+            shard.gather.rearm(shard)
 
 
 class Shard:
@@ -177,7 +181,13 @@ class Shard:
         items, dropped, kept, ended, not_ready, _, wall, _, op_times, metrics, _ = header
         own, tickets = request.own, request.tickets
         lag = actor.mail.versions_sent - tickets[0].sent if own else 0
-        gather.stats.answered(request.took, wall, lag)
+        stats = gather.stats
+        stats.answers += 1
+        stats.round_trip += request.took
+        stats.service += wall
+        stats.lag_sum += lag
+        if lag > stats.lag_max:
+            stats.lag_max = lag
         for stats, seconds in zip(self.op_stats, op_times, strict=False):
             stats.items += 1
             stats.busy += seconds

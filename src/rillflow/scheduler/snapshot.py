@@ -278,16 +278,15 @@ def _restore_channels(scheduler: Scheduler, state: dict[str, Any]) -> None:
 def _restore_messages(scheduler: Scheduler, state: dict[str, Any]) -> None:
     """Counts of messages go on from the state; what was said to newcomers is added to them."""
     office = scheduler.fleet.office
-    office.accounts.clear()
     uids = {name: uid for uid, name in scheduler.program.group_names.items()}
     for name, saved in state["messages"].items():
         if name in uids:
             account = office.account(uids[name])
             account.sent, account.handled = saved["sent"], saved["handled"]
+            account.lost.clear()
             account.lost.update(saved["lost"])
     for actor in scheduler.fleet.actors.values():
-        if actor.mail.under_way:
-            office.account(actor.group).sent += actor.mail.under_way
+        actor.mail.account.sent += actor.mail.under_way
 
 
 def _same_names(what: str, here: set[str], saved: set[str]) -> None:

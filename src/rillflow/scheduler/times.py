@@ -45,13 +45,6 @@ class DriverTimes:
         entry[0] += seconds
         entry[1] += 1
 
-    def back(self, now: float) -> None:
-        """The user's loop asks for the next item."""
-        if self.left is not None:
-            self.loop += now - max(self.left, self.begin)
-            self.left = None
-            self.rounds += 1
-
     def in_loop(self, now: float) -> float:
         """Seconds in the user's loop, up to now."""
         return self.loop + (0.0 if self.left is None else now - max(self.left, self.begin))

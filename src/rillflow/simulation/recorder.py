@@ -154,7 +154,7 @@ class Recorder(Engine):
         self.inner.enter()
 
     @property
-    def inline_seconds(self) -> float:
+    def inline_seconds(self) -> float:  # type: ignore[override]
         return self.inner.inline_seconds
 
     def inline_busy(self) -> dict[str, float]:
