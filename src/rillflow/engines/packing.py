@@ -150,32 +150,24 @@ def _pickled(value: Any, by_value: bool) -> PackedRef:
     body: bytes | None = None
     if not by_value:
         try:
-            body = _quickly(value, views)
+            body = _dumped(value, views, "ArrayPickler", pickle.Pickler)
         except Exception:  # a class that was shipped by value has to travel back by value
             views.clear()
     if body is None:
-        stream = io.BytesIO()
-        pickler = cloudpickle.Pickler(stream, 5, buffer_callback=views.append)
-        _freeze_arrays(pickler)
-        pickler.dump(value)
-        body = stream.getvalue()
+        body = _dumped(value, views, "ArrayCloudPickler", cloudpickle.Pickler)
     return PackedRef(PICKLED, [body, *[view.raw() for view in views]])
 
 
-def _quickly(value: Any, views: list[pickle.PickleBuffer]) -> bytes:
+def _dumped(value: Any, views: list[pickle.PickleBuffer], with_arrays: str, without: Any) -> bytes:
+    """A pickle, with buffers beside it; arrays of every kind arrive read-only."""
+    pickler = without
+    if "numpy" in sys.modules:  # else there are no arrays, and an actor may do without it
+        from rillflow.engines import packing_arrays
+
+        pickler = getattr(packing_arrays, with_arrays)
     stream = io.BytesIO()
-    pickler = pickle.Pickler(stream, 5, buffer_callback=views.append)
-    _freeze_arrays(pickler)
-    pickler.dump(value)
+    pickler(stream, 5, buffer_callback=views.append).dump(value)
     return stream.getvalue()
-
-
-def _freeze_arrays(pickler: Any) -> None:
-    """Arrays of every kind arrive read-only; without NumPy there are none."""
-    if "numpy" in sys.modules:
-        from rillflow.engines.packing_arrays import reducers
-
-        pickler.dispatch_table = reducers(getattr(pickler, "dispatch_table", {}))
 
 
 # -- unpacking -------------------------------------------------------------------------------------

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import copyreg
 import pickle
-from collections.abc import Mapping
-from functools import cache
-from typing import Any
+from collections import ChainMap
+from typing import Any, ClassVar
 
+import cloudpickle
 import numpy as np
 
 _NUMBERS = frozenset("biufc")
-
-
-def reducers(before: Mapping[type, Any]) -> dict[type, Any]:
-    """Those that a pickler has, those that anybody has registered, and ours."""
-    return {**_registered(len(copyreg.dispatch_table)), **before, **_OURS}
-
-
-@cache
-def _registered(count: int) -> dict[type, Any]:
-    return dict(copyreg.dispatch_table)
 
 
 def _reduced(array: Any) -> Any:
@@ -49,6 +39,18 @@ _OURS: dict[type, Any] = {
     np.recarray: _reduced_subclass,
     np.matrix: _reduced_subclass,
 }
+
+
+class ArrayPickler(pickle.Pickler):
+    """Writes what `pickle` can read, quickly; classes travel by their names."""
+
+    dispatch_table: ClassVar[Any] = ChainMap[type, Any](_OURS, copyreg.dispatch_table)
+
+
+class ArrayCloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """The same, with code shipped by value where the other side cannot import it."""
+
+    dispatch_table: ClassVar[Any] = ChainMap(_OURS, *cloudpickle.Pickler.dispatch_table.maps)
 
 
 def _over_buffer(buffer: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
