@@ -44,7 +44,7 @@ _OURS: dict[type, Any] = {
 class ArrayPickler(pickle.Pickler):
     """Writes what `pickle` can read, quickly; classes travel by their names."""
 
-    dispatch_table: ClassVar[Any] = ChainMap[type, Any](_OURS, copyreg.dispatch_table)
+    dispatch_table = ChainMap[type, Any](_OURS, copyreg.dispatch_table)  # noqa: RUF012 - as its base
 
 
 class ArrayCloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
