@@ -106,12 +106,13 @@ class SampleBatch(Mapping[str, Array]):
                 "fragments are joined side by side, so they need the same columns and length; "
                 f"got lengths {sorted(lengths)} and columns {[sorted(b) for b in batches]}."
             )
-        return SampleBatch(
-            {
-                name: np.concatenate([b[name] for b in batches], axis=0 if name in TIMELESS else 1)
-                for name in batches[0]
-            }
-        )
+        columns = {
+            name: np.concatenate([b[name] for b in batches], axis=0 if name in TIMELESS else 1)
+            for name in batches[0]
+        }
+        for column in columns.values():
+            column.flags.writeable = False  # a batch is a value: nobody need copy it
+        return SampleBatch(columns)
 
 
 class MultiAgentBatch(Mapping[str, SampleBatch]):

@@ -57,8 +57,8 @@ def test_it_travels_as_one_array(by_value: bool) -> None:
 
 def test_within_a_process_it_is_lent_as_it_is() -> None:
     named = make()
-    assert hand_over(named, copy=False).get() is named
-    assert hand_over({"policy": named}, copy=True).get()["policy"] is named
+    assert hand_over(named).get() is named
+    assert hand_over({"policy": named}).get()["policy"] is named
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda named: pickle.loads(pickle.dumps(named))])

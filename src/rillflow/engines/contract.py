@@ -103,15 +103,16 @@ class Port(ABC):
 
     @abstractmethod
     def pack(self, value: Any) -> Ref:
-        """A value for this actor alone: serialised, or only copied if it lives in this process."""
-
-    def lend(self, value: Any) -> Ref:
-        """As `pack`, for a value that nobody changes any more: not copied in this process."""
-        return self.pack(value)
+        """A value for this actor alone: serialised; if it lives in this process, copied unless
+        nobody can change it any more."""
 
     @abstractmethod
     def kill(self) -> None:
         """End the actor at once; nothing more is heard of this incarnation."""
+
+    def retire(self) -> None:
+        """Let the actor close what it holds, after all that was sent, and end."""
+        self.kill()
 
 
 class Engine(ABC):
@@ -146,6 +147,10 @@ class Engine(ABC):
         will ever happen, or that somebody called `wake`.
         """
 
+    def peek(self) -> list[Event]:
+        """Events that are there already; nothing is waited for, and no actor works for it."""
+        return []
+
     def flush(self) -> None:  # noqa: B027
         """Send what an engine has collected."""
 
@@ -153,7 +158,10 @@ class Engine(ABC):
         """From any thread: let `wait` return."""
 
     def enter(self) -> None:  # noqa: B027
-        """The driver is about to work for this run, after it may have worked for another."""
+        """The driver begins to work for this run, after it may have worked for another."""
+
+    def leave(self) -> None:  # noqa: B027
+        """The driver's work for this run is done, and that for a run around it may go on."""
 
     @abstractmethod
     def now(self) -> float:

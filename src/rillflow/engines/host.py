@@ -36,6 +36,10 @@ MANY_BYTES = 64 << 20
 """bytes of messages on their way to one actor after which nobody sends it more"""
 
 
+class NoSuchMethod(AttributeError):  # noqa: N818 - what it is
+    """A message or a call names a method that the actor does not have: the sender's mistake."""
+
+
 class Failed(Exception):  # noqa: N818 - carries another exception to the edge of the host
     """User code raised; `operator` says where, `lost` which requests' items went with it."""
 
@@ -163,8 +167,12 @@ class Host:
         """Handle a message."""
         self.handled += 1
         try:
+            target = getattr(self.actor, method, None)
+            if target is None:
+                raise NoSuchMethod(
+                    f"{type(self.actor).__name__!r} has no method {method!r} to send a message to"
+                )
             value = payload.get()
-            target = getattr(self.actor, method)
             target(*value) if spread else target(value)
             if channel is not None and version is not None:
                 self.versions = Versions({**self.versions, channel: version})

@@ -47,6 +47,8 @@ class Local(Engine):
             )
         self.threads = threads
         self._processes: dict[str, Process] = {}
+        self._leaving: set[Process] = set()
+        """processes that close themselves; what is left of them is killed at the end"""
         self._opened = False
         self._epoll: select.epoll
         self._wake_in: socket.socket
@@ -79,7 +81,7 @@ class Local(Engine):
     def start(self, spec: ActorSpec) -> Port:
         if spec.placement != "process":
             return self._here.start(spec)
-        process = Process(spec, self.threads, self._dirty, self._forget)
+        process = Process(spec, self.threads, self._dirty, self._forget, self._let_go)
         self._processes[spec.name] = process
         for fd in (process.fd, process.pidfd):
             self._epoll.register(fd, select.EPOLLIN)
@@ -115,7 +117,15 @@ class Local(Engine):
                 self.flush()
         if events:
             timeout = 0.0
-        for fd, mask in self._epoll.poll(0.0) if timeout == 0.0 else self._sleep(timeout):
+        return self._collect(self._epoll.poll(0.0) if timeout == 0.0 else self._sleep(timeout))
+
+    def peek(self) -> list[Event]:
+        return self._collect(self._epoll.poll(0.0))
+
+    def _collect(self, ready: list[tuple[int, int]]) -> list[Event]:
+        """Everything that has come from processes and threads."""
+        events = self._events
+        for fd, mask in ready:
             process = self._watched.get(fd)
             if process is None:
                 self._drain_wakeups()
@@ -156,7 +166,7 @@ class Local(Engine):
             if self._closed or not self._opened or os.getpid() != self._owner:
                 return
             self._closed = True
-        processes = list(self._processes.values())
+        processes = [*self._processes.values(), *self._leaving]
         for process in processes:
             with contextlib.suppress(OSError):
                 process.socket.setblocking(False)
@@ -166,6 +176,7 @@ class Local(Engine):
             kill_group(process)
             process.close()
         self._processes.clear()
+        self._leaving.clear()
         self._watched.clear()
         self._dirty.clear()
         self._here.close()
@@ -216,15 +227,22 @@ class Local(Engine):
             if code < 0
             else f"exited with code {code}"
         )
-        self._events.append(Lost(process.name, process.incarnation, f"its process {how}"))
+        if not process.leaving:
+            self._events.append(Lost(process.name, process.incarnation, f"its process {how}"))
         process.close()
 
     def _forget(self, process: Process) -> None:
+        self._leaving.discard(process)
         if self._processes.get(process.name) is process:
             del self._processes[process.name]
         for fd in (process.fd, process.pidfd):
             if self._watched.pop(fd, None) is not None:
                 self._epoll.unregister(fd)
+
+    def _let_go(self, process: Process) -> None:
+        """A process is closing itself: it counts no longer, but its end has to be noticed."""
+        del self._processes[process.name]
+        self._leaving.add(process)
 
     # -- threads -------------------------------------------------------------------------------
 

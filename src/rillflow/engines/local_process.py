@@ -35,12 +35,20 @@ class Process(Port):
     """One worker process; what is to be sent to it, and what came."""
 
     def __init__(
-        self, spec: ActorSpec, threads: int, dirty: list[Process], ended: Callable[[Process], None]
+        self,
+        spec: ActorSpec,
+        threads: int,
+        dirty: list[Process],
+        ended: Callable[[Process], None],
+        leaves: Callable[[Process], None],
     ) -> None:
         self.name, self.incarnation = spec.name, spec.incarnation
         self._dirty = dirty
         self._ended = ended
+        self._leaves = leaves
         self.closed = False
+        self.leaving = False
+        """it was told to close itself"""
         try:
             self._launch(spec, threads)
         except OSError as error:
@@ -104,6 +112,12 @@ class Process(Port):
             self._ended(self)
             kill_group(self)
             self.close()
+
+    def retire(self) -> None:
+        if not (self.closed or self.leaving):
+            self.send(("stop",))
+            self.leaving = True
+            self._leaves(self)
 
     # -- the socket ----------------------------------------------------------------------------
 

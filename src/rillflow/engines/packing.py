@@ -233,15 +233,15 @@ def _class(module: str, name: str) -> Any:
 # -- within one process ----------------------------------------------------------------------------
 
 
-def hand_over(value: Any, *, copy: bool) -> Ref:
+def hand_over(value: Any) -> Ref:
     """A value that crosses an actor's edge inside one process, as if it had been sent.
 
-    Containers are new and arrays read-only over there. Arrays are copied unless nobody changes
-    them any more: then `copy` is False, or they say so themselves. A value of other classes is
-    pickled; one that cannot be, such as a generator or a lock, stays the object it is.
+    Containers are new over there. Arrays are copied, but for those that nobody can write to any
+    more. A value of other classes is pickled; one that cannot be, such as a generator or a lock,
+    stays the object it is.
     """
     try:
-        return ValueRef(_handed(value, copy, _DEEP))
+        return ValueRef(_handed(value, _DEEP))
     except Unknown:
         try:
             return PackedRef.of(value, by_value=False)
@@ -249,7 +249,7 @@ def hand_over(value: Any, *, copy: bool) -> Ref:
             return ValueRef(value)
 
 
-def _handed(value: Any, copy: bool, deep: int) -> Any:
+def _handed(value: Any, deep: int) -> Any:
     kind = type(value)
     if kind in _ATOMS:
         return value
@@ -263,20 +263,20 @@ def _handed(value: Any, copy: bool, deep: int) -> Any:
             raise Unknown
         if not value.flags.writeable and _nobody_writes(value):
             return value
-        handed = value.copy() if copy else value.view()
+        handed = value.copy()
         handed.flags.writeable = False
         return handed
     if deep == 0:
         raise Unknown
     if kind is dict:
-        return {name: _handed(part, copy, deep - 1) for name, part in value.items()}
+        return {name: _handed(part, deep - 1) for name, part in value.items()}
     if kind is list or kind is tuple:
-        return kind([_handed(part, copy, deep - 1) for part in value])
+        return kind([_handed(part, deep - 1) for part in value])
     ship = getattr(kind, "__ship__", None)
     if ship is None:
         raise Unknown
     fixed, inside = ship(value)
-    handed = _handed(inside, copy, deep - 1)
+    handed = _handed(inside, deep - 1)
     return value if handed is inside else kind.__unship__(fixed, handed)
 
 

@@ -30,25 +30,37 @@ def _reduced_masked(array: Any) -> Any:
 
 
 def _reduced_subclass(array: Any) -> Any:
-    return _frozen_view, (array.view(np.ndarray), type(array))
+    """An array of a class of its own, as that class wants to be pickled; then read-only."""
+    return _frozen_again, tuple(array.__reduce__()[:3])
 
 
 _OURS: dict[type, Any] = {
     np.ndarray: _reduced,
     np.ma.MaskedArray: _reduced_masked,
-    np.recarray: _reduced_subclass,
-    np.matrix: _reduced_subclass,
 }
+
+
+def _override(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and type(value) not in _OURS:
+        return _reduced_subclass(value)
+    return NotImplemented
 
 
 class ArrayPickler(pickle.Pickler):
     """Writes what `pickle` can read, quickly; classes travel by their names."""
+
+    def reducer_override(self, value: Any) -> Any:
+        return _override(value)
 
     dispatch_table = ChainMap[type, Any](_OURS, copyreg.dispatch_table)  # noqa: RUF012 - as its base
 
 
 class ArrayCloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """The same, with code shipped by value where the other side cannot import it."""
+
+    def reducer_override(self, value: Any) -> Any:
+        found = _override(value)
+        return super().reducer_override(value) if found is NotImplemented else found
 
     dispatch_table: ClassVar[Any] = ChainMap(_OURS, *cloudpickle.Pickler.dispatch_table.maps)
 
@@ -81,7 +93,9 @@ def _frozen_masked(data: Any, mask: Any, fill: Any) -> Any:
     return array
 
 
-def _frozen_view(array: Any, kind: type) -> Any:
-    view = array.view(kind)
-    view.flags.writeable = False
-    return view
+def _frozen_again(make: Any, args: Any, state: Any = None) -> Any:
+    array = make(*args)
+    if state is not None:
+        array.__setstate__(state)
+    array.flags.writeable = False
+    return array

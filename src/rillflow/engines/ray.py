@@ -249,6 +249,13 @@ class RayEngine(Engine):
             del self.actors[actor.name]
         ray.kill(actor.handle, no_restart=True)
 
+    def let_go(self, actor: RayActor) -> None:
+        """Let an actor close itself, then end it."""
+        if self.actors.get(actor.name) is actor:
+            del self.actors[actor.name]
+        handle = actor.handle
+        handle.close.remote()._on_completed(lambda _: ray.kill(handle, no_restart=True))
+
     def _end_actors(self) -> None:
         """Let the actors close what they hold, then end them."""
         actors, self.actors = self.actors, {}

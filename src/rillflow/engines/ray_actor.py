@@ -54,6 +54,10 @@ class RayActor(Port):
     def pack(self, value: Any) -> Ref:
         return self.engine.put(value)
 
+    def retire(self) -> None:
+        self.deliver()
+        self.engine.let_go(self)
+
     def kill(self) -> None:
         self.engine.end(self)
 

@@ -20,7 +20,7 @@ Job = tuple[Order, Ref | None]
 
 def _answer(value: Any) -> Ref:
     """A result on its way out of an actor, which may go on using its buffers."""
-    return hand_over(value, copy=True)
+    return hand_over(value)
 
 
 class _Here(Port):
@@ -33,10 +33,7 @@ class _Here(Port):
         self.alive = True
 
     def pack(self, value: Any) -> Ref:
-        return hand_over(value, copy=True)
-
-    def lend(self, value: Any) -> Ref:
-        return hand_over(value, copy=False)
+        return hand_over(value)
 
     def say(self, reply: Reply | None) -> None:
         """Report to the driver, unless it has ended the actor meanwhile."""
@@ -66,6 +63,9 @@ class ThreadActor(_Here):
         self.alive = False
         self.inbox.put(None)
 
+    def retire(self) -> None:
+        self.inbox.put(None)
+
     def _work(self) -> None:
         host = self.host
         if not self.construct():
@@ -74,6 +74,7 @@ class ThreadActor(_Here):
             self.say(host.handle(*job, _answer))
             if host.due == 2 or (host.due and self.inbox.empty()):
                 self.say(host.acknowledge())
+        host.close()
 
 
 class InlineActor(_Here):
@@ -89,6 +90,10 @@ class InlineActor(_Here):
 
     def kill(self) -> None:
         self.alive = False
+
+    def retire(self) -> None:
+        self.alive = False
+        self.host.close()
 
     def work(self, job: Job | None) -> None:
         """One job (None: the constructor), unless the actor was killed meanwhile."""
@@ -152,6 +157,7 @@ class SameProcess:
         for actor in self.threads:
             if actor.thread is not threading.current_thread():
                 actor.thread.join(timeout=2.0)
-        for one in (*self.threads, *self.inline):
-            one.host.close()
+        for one in self.inline:
+            if one.alive:
+                one.host.close()
         self.threads, self.inline = [], []

@@ -54,11 +54,15 @@ class SimActor(Port):
         self.inbox.clear()
         self.on_the_way.clear()
 
+    def retire(self) -> None:
+        self.host.close()
+        self.kill()
+
     def answer(self, value: Any) -> Ref:
         """A result on its way out."""
         if self.outside:
             return PackedRef.of(value, by_value=False)
-        return hand_over(value, copy=True)
+        return hand_over(value)
 
 
 class Sim(Engine):
@@ -112,7 +116,10 @@ class Sim(Engine):
                 self._time.at(fault.at, lambda f=fault: self._strike(f))  # type: ignore[misc]
 
     def enter(self) -> None:
-        self._generators.take_over()
+        self._generators.enter()
+
+    def leave(self) -> None:
+        self._generators.leave()
 
     def cut(self, seed: int, clock: float) -> None:
         self._time.clock = max(self._time.clock, clock)

@@ -18,6 +18,8 @@ class Generators:
     current: Generators | None = None
     before: list[Callable[[], None]] = []  # noqa: RUF012 - shared on purpose: there is one process
     """puts back what there was before any simulation"""
+    at_work: list[Generators] = []  # noqa: RUF012 - as above
+    """runs that the driver works for, each inside an actor of the one before"""
 
     def __init__(self) -> None:
         self._mine: list[Callable[[], None]] = []
@@ -35,6 +37,17 @@ class Generators:
         torch: Any = sys.modules.get("torch")
         if torch is not None:
             torch.manual_seed(seed)
+
+    def enter(self) -> None:
+        """The driver works for this run, perhaps inside an actor of another."""
+        Generators.at_work.append(self)
+        self.take_over()
+
+    def leave(self) -> None:
+        """Back to the run around this one, if there is one; else nobody draws from them now."""
+        Generators.at_work.pop()
+        if Generators.at_work:
+            Generators.at_work[-1].take_over()
 
     def take_over(self) -> None:
         """From now on it is this run that draws from them."""

@@ -10,13 +10,11 @@ as pairs of value and marks; `own`, plain data of the transform itself.
 
 from __future__ import annotations
 
-import functools
 import random
-import types
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from rillflow.graph.node import Node
+from rillflow.graph.node import Node, owner_of
 
 Marks = tuple[Any, ...]
 Outs = list[tuple[Any, Marks]]
@@ -72,28 +70,24 @@ class Transform:
         """The items kept inside, with their marks; what only has marks has no value."""
         return []
 
+    def clear(self) -> None:
+        """The run is over: let go of every item."""
+
     def get_state(self) -> State:
         """State to save: of the user's callable, of the items inside, of the transform itself."""
-        owner = _owner(self.fn)
+        owner = owner_of(self.fn)
         fn = owner.get_state() if hasattr(owner, "get_state") else None
         return {"fn": fn, "inside": self.inside(), "own": None}
 
     def set_state(self, state: State) -> None:
         """Restore what `get_state` returned."""
         if state["fn"] is not None:
-            _owner(self.fn).set_state(state["fn"])
+            owner_of(self.fn).set_state(state["fn"])
 
     def _call(self, value: Any, marks: Marks) -> Any:
         if self.with_context:
             return self.fn(value, self.accounts.context(marks))
         return self.fn(value)
-
-
-def _owner(fn: Any) -> Any:
-    """Who has the state of a callable: itself, or the object whose method it is."""
-    while isinstance(fn, functools.partial | types.MethodType):
-        fn = fn.func if isinstance(fn, functools.partial) else fn.__self__
-    return fn
 
 
 class ForEach(Transform):
@@ -184,6 +178,9 @@ class Batch(Transform):
     def inside(self) -> Outs:
         return list(zip(self.values, self.marks, strict=True))
 
+    def clear(self) -> None:
+        self.values, self.marks = [], []
+
     def set_state(self, state: State) -> None:
         self.values = [value for value, _ in state["inside"]]
         self.marks = [tuple(marks) for _, marks in state["inside"]]
@@ -215,6 +212,9 @@ class Shuffle(Transform):
 
     def inside(self) -> Outs:
         return list(self.buffer)
+
+    def clear(self) -> None:
+        self.buffer = []
 
     def get_state(self) -> State:
         version, numbers, gauss = self.rng.getstate()

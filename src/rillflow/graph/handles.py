@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from rillflow.errors import BuildError
-from rillflow.graph.node import label_of
+from rillflow.graph.node import label_of, owner_of
 from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
 
 T = TypeVar("T")
@@ -251,10 +251,10 @@ class CallableActor:
 
     def get_state(self) -> Any:
         """State of the wrapped callable, if it has any to tell."""
-        get = getattr(self.fn, "get_state", None)
+        get = getattr(owner_of(self.fn), "get_state", None)
         return get() if get is not None else None
 
     def set_state(self, state: Any) -> None:
         """Give the wrapped callable its state back."""
         if state is not None:
-            self.fn.set_state(state)  # type: ignore[attr-defined]
+            owner_of(self.fn).set_state(state)

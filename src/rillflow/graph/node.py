@@ -15,6 +15,8 @@ Nine kinds are all that scheduler and engines know; every other operator is deri
 
 from __future__ import annotations
 
+import functools
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -69,6 +71,13 @@ def _rebuild(
     return Node(
         kind=kind, label=label, inputs=inputs, parallel=parallel, name=name, options=options
     )
+
+
+def owner_of(fn: Any) -> Any:
+    """Who has the state of a callable: itself, or the object whose method it is."""
+    while isinstance(fn, functools.partial | types.MethodType):
+        fn = fn.func if isinstance(fn, functools.partial) else fn.__self__
+    return fn
 
 
 def label_of(fn: object) -> str:

@@ -62,7 +62,7 @@ class BackgroundState:
         fleet = self.scheduler.fleet
         payload = envelope.value
         if not isinstance(payload, Ref):
-            payload = self.actor.port.lend(envelope.read())
+            payload = self.actor.port.pack(envelope.read())
         request = self.free.pop() if self.free else Request(self.actor, self)
         request.tickets = envelope.tickets
         fleet.request(request, self.PIPELINE, payload)

@@ -45,10 +45,17 @@ class Driver:
 
     def next(self) -> Any:
         """The next item for the user; StopIteration at the end of the stream."""
+        if not self.engine.actors_in_driver:
+            return self._next()
+        self.engine.enter()
+        try:
+            return self._next()
+        finally:
+            self.engine.leave()
+
+    def _next(self) -> Any:
         engine, scheduler = self.engine, self.scheduler
         fleet = scheduler.fleet
-        if engine.actors_in_driver:
-            engine.enter()
         now = engine.now()
         if self.times.left is not None:
             now = self._come_back(now)
@@ -148,6 +155,9 @@ class Driver:
         held = {name: actor for name, actor in office.behind.items() if name in asked}
         office.behind = {name: a for name, a in office.behind.items() if name not in asked}
         office.post_newest()
+        if office.behind:  # they may have handled what came before, and said so
+            self._handle(self.engine.peek())
+            office.post_newest()
         office.behind.update(held)
 
     def _wait(self, status: Blocked, since: float) -> None:

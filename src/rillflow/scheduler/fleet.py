@@ -135,7 +135,8 @@ class Fleet:
         """An actor that was removed ends with its last answer."""
         if actor.status == "leaving" and not actor.requests:
             self.settle_inside(actor, "removed")
-            self.retire(actor)
+            actor.port.retire()
+            self._end(actor)
 
     def retire(self, actor: Actor) -> None:
         """The actor ends for good."""

@@ -21,8 +21,8 @@ from typing import Any
 from rillflow.scheduler.mail import MessageBalance
 from rillflow.types import Source, Versions
 
-_RANK = {"trained": 4, "stored": 3, "delivered": 2, "consumed": 0}
-_DROPPED = 1
+_RANK = {"trained": 5, "stored": 4, "delivered": 3, "consumed": 0}
+_LOST, _FILTERED = 2, 1
 """above `consumed`: an item that was lost behind a queue is not hidden by its copy passing on"""
 
 
@@ -135,7 +135,9 @@ class Account:
 
 
 def _rank(outcome: str) -> int:
-    return _RANK.get(outcome, _DROPPED)
+    if outcome in _RANK:
+        return _RANK[outcome]
+    return _FILTERED if outcome.startswith("filtered") else _LOST
 
 
 class Ticket:
@@ -255,5 +257,6 @@ class Ledger:
         return items and all(line.balanced for line in self.messages)
 
     def __str__(self) -> str:
-        lines = [str(line) for line in (*self.balances(), *self.messages)]
+        told = [line for line in self.messages if line.sent]
+        lines = [str(line) for line in (*self.balances(), *told)]
         return "\n".join(lines) or "nothing was requested"

@@ -343,10 +343,8 @@ class PostOffice:
     # -- looking -------------------------------------------------------------------------------
 
     def balances(self, actors: list[Actor], names: dict[str, str]) -> Iterator[MessageBalance]:
-        """One line per group that was sent anything."""
+        """One line per group."""
         for group, account in self.accounts.items():
-            if not account.sent:
-                continue
             under_way = sum(actor.mail.under_way for actor in actors if actor.group == group)
             lost = dict(account.lost)
             yield MessageBalance(names[group], account.sent, account.handled, under_way, lost)

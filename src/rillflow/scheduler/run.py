@@ -1,8 +1,9 @@
 """A running flow: the one driver loop, and what a user can ask of it.
 
 States of a run: `new` (nothing has started), `running`, `ended` (its stream has ended), `failed`
-(it could not start), `stopped` (by the user). After `ended`, `failed` and `stopped` everything has
-been given back; statistics and the ledger stay.
+(it could not start, or its engine cannot go on), `stopped` (by the user). After `ended`, `failed`
+and `stopped` everything has been given back; statistics and the ledger stay. An error of user code
+or a lost worker does not end a run: whoever catches it may go on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from rillflow.engines.contract import Engine
 from rillflow.engines.registry import make_engine
-from rillflow.errors import BuildError, CheckError, RunError
+from rillflow.errors import BuildError, CheckError, EngineError, RunError
 from rillflow.graph.check import problems
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
@@ -98,6 +99,9 @@ class Run(Generic[T]):
         except Stopped:
             self._give_back("stopped")
             raise StopIteration from None
+        except EngineError:
+            self._give_back("failed")
+            raise
         finally:
             gate.release()
 
@@ -130,9 +134,16 @@ class Run(Generic[T]):
             raise
 
     def _bring_to_life(self) -> None:
+        self.engine.open(self._seed)
+        self.engine.enter()
+        try:
+            self._bring_actors_to_life()
+        finally:
+            self.engine.leave()
+
+    def _bring_actors_to_life(self) -> None:
         scheduler, state = self._scheduler, self._restore
         self._restore = None
-        self.engine.open(self._seed)
         self._driver.times.start(self.engine.now())
         scheduler.start(None if state is None else snapshot.members_of(state, scheduler))
         scheduler.prepare()
@@ -183,7 +194,7 @@ class Run(Generic[T]):
     def _wrong(self, what: str) -> RunError:
         how = {
             "ended": "its stream has ended",
-            "failed": "it could not start",
+            "failed": "its engine could not start, or not go on",
             "stopped": "it was stopped",
         }
         return RunError(
@@ -261,6 +272,8 @@ class Run(Generic[T]):
             except Stopped:
                 self._give_back("stopped")
                 raise self._wrong(what) from None
+            finally:
+                self.engine.leave()
 
     def call(self, actor: ActorHandle | str, method: str, *args: Any) -> Any:
         """Call a method of an actor and wait for the answer; for inspection, not for operators."""

@@ -67,7 +67,8 @@ class Supervision:
         actor.counters["errors"] += 1
         where = f"{actor.name} > {failure.operator}" if failure.operator else actor.name
         error = OperatorError.build(failure, where, actor.name)
-        if actor.policy.on_error == "restart":
+        mistaken = failure.type_name == "NoSuchMethod"  # a restart would not help
+        if actor.policy.on_error == "restart" and not mistaken:
             self._replace(actor, error, "restart")
         else:
             fleet.errors.append(error)

@@ -304,6 +304,7 @@ class TransformStep(Step):
 
     def release(self) -> None:
         self.out.clear()
+        self.transform.clear()
 
     def get_state(self, save: Saver) -> Any:
         return {

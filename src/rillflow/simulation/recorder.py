@@ -63,11 +63,11 @@ class _Observed(Port):
     def pack(self, value: Any) -> Ref:
         return self.inner.pack(value)
 
-    def lend(self, value: Any) -> Ref:
-        return self.inner.lend(value)
-
     def kill(self) -> None:
         self.inner.kill()
+
+    def retire(self) -> None:
+        self.inner.retire()
 
 
 class Recorder(Engine):
@@ -152,6 +152,9 @@ class Recorder(Engine):
 
     def enter(self) -> None:
         self.inner.enter()
+
+    def leave(self) -> None:
+        self.inner.leave()
 
     @property
     def inline_seconds(self) -> float:  # type: ignore[override]
