@@ -166,7 +166,7 @@ def test_a_restored_flow_gives_its_newcomers_the_newest_weights(engine):
 def versions(item: Any, ctx: rf.Context) -> Any:
     """The item, and the versions of its only source."""
     (source,) = ctx.provenance
-    return item, dict(source.versions), source.version
+    return item, dict(source.versions), source.version if len(source.versions) < 2 else None
 
 
 def test_provenance_has_a_version_for_each_channel(engine):

@@ -209,7 +209,7 @@ def test_the_last_messages_of_a_flow_are_handled(engine, tmp_path: Path):
 
 @pytest.mark.parametrize("channels", [1, 2])
 def test_only_the_newest_version_waits_for_a_busy_actor(engine, channels):
-    """Many versions while an actor works: it handles the one that was under way, and the last."""
+    """Many versions while an actor works: it handles the two that were under way, and the last."""
 
     def publish(item: Any, ctx: rf.Context) -> Any:
         number = item + 1
@@ -231,7 +231,7 @@ def test_only_the_newest_version_waits_for_a_busy_actor(engine, channels):
                 histories.append(told[0])
         new = [len(later) - len(earlier) for earlier, later in pairwise(histories)]
         assert newest >= 20
-        assert max(new) <= 2 * channels, f"between two requests it was told so often: {new}"
+        assert max(new) <= 3 * channels, f"between two requests it was told so often: {new}"
         line = messages(run, "busy")
         assert line.balanced
         assert line.sent == channels * newest
@@ -308,7 +308,7 @@ def test_messages_to_an_actor_that_has_left_are_counted(engine):
         assert run.ledger().balanced
 
 
-@pytest.mark.parametrize("policy", ["raise", "drop", "retry", "restart", "shrink"])
+@pytest.mark.parametrize("policy", ["raise", "drop", "retry", "shrink"])
 def test_a_message_whose_handler_raises_is_counted_and_destroys_nobody(engine, policy):
     """The error is raised once, with its own type; the actor keeps what it knows."""
     sinks = rf.Actors.of(Sink, 2, name="sink", on_failure=policy)

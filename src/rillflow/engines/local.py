@@ -198,16 +198,18 @@ class Local(Engine):
         name, incarnation, events = process.name, process.incarnation, self._events
         try:
             while (replies := process.receiver.receive()) is not None:
+                answered = False
                 for reply in replies:
                     meta, payload = reply
                     if meta[0] == "done":  # as `event_of`, without the call
+                        answered = True
                         process.due -= 1
                         header = _new(Header, meta[2])
                         done = (name, incarnation, meta[1], header, payload)
                         events.append(_new(Completed, done))
                     else:
                         events.append(event_of(name, incarnation, reply))
-                if process.due <= 0 and not died:
+                if answered and process.due <= 0 and not died:
                     return  # nothing more is owed: to ask again would only be answered "not now"
         except BlockingIOError:
             if not died:

@@ -9,8 +9,8 @@ lost        never to be handled, by reason: `worker_lost` (its actor died with i
             place before it was posted), `ended` (the run was over)
 
 A message with a version belongs to a channel, of which only the newest counts: it waits here while
-an older one is under way, and a newer one takes its place. It leaves before a request to the actor,
-in any case. A message without one takes a credit of its actor's mailbox until it is handled.
+two older ones are under way, and a newer one takes its place. It leaves before a request to the
+actor, in any case. A message without one takes a credit of its actor's mailbox until it is handled.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from rillflow.types import NO_VERSIONS, Ref, Versions
 
 if TYPE_CHECKING:
     from rillflow.scheduler.actor import Actor
+
+
+_NEVER = (0, 0)
 
 
 class Message:
@@ -107,8 +110,8 @@ class Mail:
         """messages without a version for its next incarnation"""
         self.unsent: dict[str, Message] = {}
         """by channel: the newest message, if it has not been posted yet"""
-        self.channels: dict[str, int] = {}
-        """by channel: how many messages were posted with its last one"""
+        self.channels: dict[str, tuple[int, int]] = {}
+        """by channel: how many messages were posted with its last but one, and with its last"""
         self.newest: dict[str, int] = {}
         """by channel: the newest version that is posted or unsent"""
         self.versions = NO_VERSIONS
@@ -219,7 +222,8 @@ class PostOffice:
             size = getattr(payload, "nbytes", 0)
             mail.bytes += size
         else:
-            mail.channels[channel] = posted
+            _, before = mail.channels.get(channel, _NEVER)
+            mail.channels[channel] = (before, posted)
             mail.versions = versions = Versions(mail.versions)
             versions[channel] = message.version  # type: ignore[assignment]
         mail.sizes.append(size)
@@ -236,13 +240,14 @@ class PostOffice:
             self._post(actor, message)
 
     def post_newest(self) -> None:
-        """Post what waits, but to actors that have not handled what came before on its channel."""
+        """Post what waits, but to actors that have two of the same channel to handle already: one
+        that they are at, and one to go on with."""
         for actor in list(self.behind.values()):
             mail = actor.mail
             if actor.status not in ("live", "leaving"):
                 continue
             for channel in list(mail.unsent):
-                if mail.channels.get(channel, 0) <= mail.handled:
+                if mail.channels.get(channel, _NEVER)[0] <= mail.handled:
                     self._post(actor, mail.unsent.pop(channel))
             if not mail.unsent:
                 del self.behind[actor.name]
