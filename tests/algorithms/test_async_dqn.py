@@ -53,7 +53,8 @@ def test_workers_have_the_target_network_of_the_learner() -> None:
         updates = run.stats().operator("for_each(UpdateTargetNetwork)").counters["target_updates"]
         learner = run.shared[workers.learner_key]
         own, target = learner.get_weights(), learner.get_target_weights()
-        actors = [run.engine._actors[f"worker-{i}"].host.actor for i in range(2)]  # type: ignore[attr-defined]
+        ports = [actor.port for actor in run._scheduler.fleet.actors.values()]
+        actors = [port.host.actor for port in ports]  # type: ignore[attr-defined]
         inside = [actor.learner.get_target_weights() for actor in actors]
     assert updates in (3, 4), "10 fragments of 16 steps, less those that only reset"
     assert any((own[name] != target[name]).any() for name in own)

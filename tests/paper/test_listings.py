@@ -235,7 +235,7 @@ def test_workers_are_sent_weights_after_the_delay(name: str) -> None:
             next(run)
         stored = run.stats().operator("for_each(StoreToReplayBuffer)").items
         actors = run._scheduler.fleet.actors.values()
-        sent = [a.last_version for a in actors if a.name.startswith("worker")]
+        sent = [dict(a.mail.newest) for a in actors if a.name.startswith("worker")]
         told = sum(e[1] == "tell" and "worker" in str(e) for e in run.trace)
     assert all(min(versions.values()) > 0 for versions in sent)
     assert 2 < told <= 2 + stored // 2, "two fragments of 16 steps make the 32 of the delay"
@@ -293,11 +293,11 @@ def _apex_plan() -> Flow[Any]:
 
 def _watch(kind: type, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], list[Any]]:
     """Batches that the driver reads from now on, and weights that it serialises."""
-    from rillflow.engines import ray, serial, shm
+    from rillflow.engines import local_memory, packing, ray
 
     read: list[Any] = []
     put: list[Any] = []
-    for module in (ray, serial, shm):
+    for module in (ray, packing, local_memory):
         for cls in vars(module).values():
             if isinstance(cls, type) and cls.__name__.endswith("Ref") and "get" in vars(cls):
                 monkeypatch.setattr(cls, "get", _noted(cls.get, read))  # type: ignore[attr-defined]

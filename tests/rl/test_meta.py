@@ -94,7 +94,7 @@ def test_workers_adapt_between_rounds_and_get_weights_and_tasks_once_per_meta_up
         asked = [run.call(actor, "what_was_asked") for actor in workers.actors]
         (line,) = run.ledger().balances()
         versions = [
-            a.last_version[workers.weights_key] for a in run._scheduler.fleet.actors.values()
+            a.mail.newest[workers.weights_key] for a in run._scheduler.fleet.actors.values()
         ]
         assert run.stats().operator("gather_sync").lag_max == 0
     turn = ["weights", "task", "sample", "adapt", "sample", "adapt", "sample"]

@@ -85,7 +85,7 @@ def test_both_policies_learn_from_one_stream_each_at_its_own_rate() -> None:
         versions = {name: run.shared[key].version for name, key in keys.items()}
         actors = list(run._scheduler.fleet.actors.values())
         sent = [
-            {name: actor.last_version[key] for name, key in keys.items()}
+            {name: actor.mail.newest[key] for name, key in keys.items()}
             for actor in actors
             if actor.name.startswith("worker")
         ]

@@ -34,7 +34,7 @@ def test_training_marks_items_as_trained_and_publishes_to_all() -> None:
         assert line.done == {"trained": 6}
         assert run.stats().operator("gather_sync").lag_max == 0, "a synchronous plan has no lag"
         actors = run._scheduler.fleet.actors.values()
-        versions = [actor.last_version[workers.weights_key] for actor in actors]
+        versions = [actor.mail.newest[workers.weights_key] for actor in actors]
         assert versions == [3, 3]
 
 

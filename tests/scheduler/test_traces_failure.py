@@ -36,7 +36,7 @@ def test_restart_sends_the_newest_weights_before_the_first_request(engine):
         assert next(run) == "back"
         actions = [action for action in engine.drain() if action[1] == "worker-0"]
         assert actions == [
-            ("kill", "worker-0"), ("start", "worker-0", 1),
+            told("worker-0", 2), ("kill", "worker-0"), ("start", "worker-0", 1),
             ("install", "worker-0", "gather_async/from_actors(Worker.next)"),
             told("worker-0", 2), ("request", "worker-0", 2),
         ]  # fmt: skip

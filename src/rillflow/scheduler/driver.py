@@ -73,11 +73,8 @@ class Driver:
             if type(pulled) is Envelope:
                 return self._deliver(pulled)
             if pulled is Blocked.PROGRESSED:
-                if office.unflushed or office.behind:
-                    before = engine.now()
-                    if before - self._flushed > _AT_ONCE:
-                        now = self.post()
-                        self.times.messages += now - before
+                if office.unflushed or office.listeners:
+                    now = self._post_in_time(now)
                 continue
             if pulled is Blocked.ENDED:
                 self.raise_errors()
@@ -100,15 +97,28 @@ class Driver:
         times.messages += self._flushed - now
         return self._flushed
 
-    def post(self) -> float:
-        """Everything leaves that was said to actors; returns the time."""
+    def post(self) -> None:
+        """Everything leaves that was said to actors."""
         office = self.scheduler.fleet.office
         if office.behind:
             office.post_newest()
         office.unflushed = False
         self.engine.flush()
-        self._flushed = now = self.engine.now()
-        return now
+        self._flushed = self.engine.now()
+
+    def _post_in_time(self, now: float) -> float:
+        """While one pull follows another, messages leave together, but soon; returns the time."""
+        before = self.engine.now()
+        if before - self._flushed <= _AT_ONCE:
+            return now
+        office = self.scheduler.fleet.office
+        if office.listeners:
+            self._post_to_listeners()
+        office.unflushed = False
+        self.engine.flush()
+        self._flushed = self.engine.now()
+        self.times.messages += self._flushed - before
+        return self._flushed
 
     def _deliver(self, envelope: Envelope) -> Any:
         """Hand an item to the user; what was said to actors leaves before the user's code runs."""
@@ -120,8 +130,8 @@ class Driver:
         self.output = envelope
         office = fleet.office
         before = self.engine.now()
-        if office.behind:
-            self._post_to_others(envelope)
+        if office.listeners:
+            self._post_to_listeners()
         if office.unflushed:
             office.unflushed = False
             self.engine.flush()
@@ -143,22 +153,13 @@ class Driver:
             where = program.names[program.root]
             raise OperatorError.build(describe_exception(error), where, None, error) from error
 
-    def _post_to_others(self, envelope: Envelope) -> None:
-        """New weights leave now, but to those who will be asked again as soon as the user comes
-        back: theirs leave with the request, in one packet."""
-        office, tickets = self.scheduler.fleet.office, envelope.tickets
-        if len(tickets) == 1 and len(office.behind) == 1 and tickets[0].actor in office.behind:
-            return
-        asked = {ticket.actor for ticket in tickets}
-        if asked.issuperset(office.behind):
-            return
-        held = {name: actor for name, actor in office.behind.items() if name in asked}
-        office.behind = {name: a for name, a in office.behind.items() if name not in asked}
-        office.post_newest()
-        if office.behind:  # they may have handled what came before, and said so
+    def _post_to_listeners(self) -> None:
+        """New weights leave now to actors that no request will take them to."""
+        office = self.scheduler.fleet.office
+        office.post_newest(listeners=True)
+        if office.listeners:  # they may have handled what came before, and said so
             self._handle(self.engine.peek())
-            office.post_newest()
-        office.behind.update(held)
+            office.post_newest(listeners=True)
 
     def _wait(self, status: Blocked, since: float) -> None:
         """Nothing can be pulled, as a look has shown since then: let something happen."""
@@ -166,9 +167,7 @@ class Driver:
         if not fleet.expects_events:
             self.raise_errors()
             raise self.scheduler.deadlock(status)
-        if fleet.office.behind:
-            fleet.office.post_newest()
-        fleet.office.unflushed = False
+        self._post_before_waiting()
         worked = engine.inline_seconds
         timeout = fleet.timers.until_next()
         events = engine.wait(timeout)
@@ -186,15 +185,22 @@ class Driver:
         self._handle(events)
         times.messages += engine.now() - max(came, times.begin)
 
+    def _post_before_waiting(self) -> None:
+        """Whatever has not left leaves now; new weights of those who will be asked stay if the
+        driver only waits for itself: newer ones may be made meanwhile."""
+        fleet = self.scheduler.fleet
+        if fleet.office.behind:
+            fleet.office.post_newest(listeners=fleet.inline > 0)
+        fleet.office.unflushed = False
+
     def _is_stuck(self) -> bool:
         """An engine without threads had nothing to do, and never will have."""
         return self.engine.actors_in_driver and not self.scheduler.fleet.timers
 
     def take_events(self, timeout: float | None) -> None:
-        engine, office = self.engine, self.scheduler.fleet.office
-        if office.behind:
-            office.post_newest()
-        office.unflushed = False
+        engine = self.engine
+        if timeout != 0.0:
+            self._post_before_waiting()
         before, worked = engine.now(), engine.inline_seconds
         self._handle(engine.wait(timeout))
         self._flushed = now = engine.now()

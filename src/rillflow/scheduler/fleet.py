@@ -34,6 +34,8 @@ class Fleet:
         """the same, by the uid of its handle"""
         self.in_flight = 0
         """requests and calls that nobody has answered"""
+        self.inline = 0
+        """those of them that the driver has to answer itself"""
         self.errors: deque[Exception] = deque()
         """what the user has to be told"""
         self.timers = Timers(engine.now)
@@ -164,6 +166,7 @@ class Fleet:
         request.told = mail.told
         actor.requests[ident] = request
         self.in_flight += 1
+        self.inline += actor.inline
         if actor.policy.timeout is not None and not actor.watched:
             self.supervision.watch(actor)
         if self.log is not None:
@@ -182,6 +185,7 @@ class Fleet:
         request.issued = self.engine.now()
         actor.requests[request.id] = request
         self.in_flight += 1
+        self.inline += actor.inline
         actor.port.send(("call", request.id, method), payload)
 
     # -- events --------------------------------------------------------------------------------
@@ -202,6 +206,7 @@ class Fleet:
         if request is None:
             return
         self.in_flight -= 1
+        self.inline -= actor.inline
         actor.last_heard = now = self.engine.now()
         if header.handled != actor.mail.handled:
             self.office.handled(actor, header.handled)
@@ -249,6 +254,7 @@ class Fleet:
         lost = list(actor.requests.values())
         actor.requests.clear()
         self.in_flight -= len(lost)
+        self.inline -= len(lost) * actor.inline
         self.settle_inside(actor, "worker_lost")
         return lost
 

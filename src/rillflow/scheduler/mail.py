@@ -9,8 +9,9 @@ lost        never to be handled, by reason: `worker_lost` (its actor died with i
             place before it was posted), `ended` (the run was over)
 
 A message with a version belongs to a channel, of which only the newest counts: it waits here while
-two older ones are under way, and a newer one takes its place. It leaves before a request to the
-actor, in any case. A message without one takes a credit of its actor's mailbox until it is handled.
+two older ones are under way, and a newer one takes its place. It leaves together with a request to
+the actor, or when the driver has to wait; to an actor that nobody asks for items, with the driver's
+step. A message without a version takes a credit of its actor's mailbox until it is handled.
 """
 
 from __future__ import annotations
@@ -165,6 +166,8 @@ class PostOffice:
         """by group and channel (or key): what joiners, restarted and restored actors start from"""
         self.behind: dict[str, Actor] = {}
         """actors with unsent messages"""
+        self.listeners: dict[str, Actor] = {}
+        """those of them that nobody asks for items: no request will take the messages along"""
         self.crowded: dict[str, int] = {}
         """by group: how many of its actors have no credit left"""
         self.unflushed = False
@@ -200,6 +203,8 @@ class PostOffice:
                 account.lost["superseded"] += 1
             mail.unsent[channel] = message  # the newest: behind those of other channels
             self.behind[actor.name] = actor
+            if not actor.targets:
+                self.listeners[actor.name] = actor
         elif actor.status == "waiting":
             mail.kept.append(message)
             self._count_credits(actor)
@@ -235,14 +240,14 @@ class PostOffice:
     def catch_up(self, actor: Actor) -> None:
         """Whatever has not been posted to this actor is posted now."""
         unsent, actor.mail.unsent = actor.mail.unsent, {}
-        self.behind.pop(actor.name, None)
+        self._caught_up(actor)
         for message in unsent.values():
             self._post(actor, message)
 
-    def post_newest(self) -> None:
+    def post_newest(self, listeners: bool = False) -> None:
         """Post what waits, but to actors that have two of the same channel to handle already: one
         that they are at, and one to go on with."""
-        for actor in list(self.behind.values()):
+        for actor in list((self.listeners if listeners else self.behind).values()):
             mail = actor.mail
             if actor.status not in ("live", "leaving"):
                 continue
@@ -250,7 +255,12 @@ class PostOffice:
                 if mail.channels.get(channel, _NEVER)[0] <= mail.handled:
                     self._post(actor, mail.unsent.pop(channel))
             if not mail.unsent:
-                del self.behind[actor.name]
+                self._caught_up(actor)
+
+    def _caught_up(self, actor: Actor) -> None:
+        self.behind.pop(actor.name, None)
+        if self.listeners:
+            self.listeners.pop(actor.name, None)
 
     # -- what became of them -------------------------------------------------------------------
 
@@ -294,7 +304,7 @@ class PostOffice:
         if mail.unsent:  # the next incarnation starts from the newest of each channel
             account.lost["superseded"] += len(mail.unsent)
             mail.unsent.clear()
-        self.behind.pop(actor.name, None)
+        self._caught_up(actor)
         mail.begin()
         self._count_credits(actor)
 
@@ -331,6 +341,7 @@ class PostOffice:
             mail.unsent.clear()
             mail.kept.clear()
         self.behind.clear()
+        self.listeners.clear()
         self.newest.clear()
 
     def _count_credits(self, actor: Actor) -> None:

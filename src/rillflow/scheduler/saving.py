@@ -64,7 +64,20 @@ class Saver:
     def inside(self, state: Row) -> Row:
         """The state of a transform: its marks are tickets, the rest is not ours to look into."""
         pairs = [[read(value), self.tickets(marks)] for value, marks in state["inside"]]
-        return {**state, "inside": pairs}
+        return {**state, "fn": apart(state["fn"]), "inside": pairs}
+
+
+def apart(value: Any) -> Any:
+    """Containers of a state that are its own: what is saved does not change while the run goes on.
+
+    Arrays are not copied: whoever changes one in place gives a copy of it.
+    """
+    kind = type(value)
+    if kind is dict:
+        return {key: apart(part) for key, part in value.items()}
+    if kind is list or kind is tuple:
+        return kind([apart(part) for part in value])
+    return value
 
 
 class Loader:

@@ -27,7 +27,7 @@ from rillflow.scheduler.actor import Actor
 from rillflow.scheduler.gather import Gather
 from rillflow.scheduler.mail import Message
 from rillflow.scheduler.membership import give_shards
-from rillflow.scheduler.saving import Loader, Saver
+from rillflow.scheduler.saving import Loader, Saver, apart
 from rillflow.scheduler.scheduler import Members, Scheduler
 from rillflow.seeding import derive_seed
 
@@ -58,7 +58,7 @@ def _take(driver: Driver, scheduler: Scheduler, timeout: float | None) -> dict[s
     for step in scheduler.steps.values():
         step.cut()
     save = Saver(lambda key: _stable(scheduler, key))
-    shared = {key: value.get_state() for key, value in scheduler.shared.items() if _saves(value)}
+    told = {key: value.get_state() for key, value in scheduler.shared.items() if _saves(value)}
     state: dict[str, Any] = {
         "format": FORMAT,
         "cut": scheduler.cut + 1,
@@ -96,7 +96,7 @@ def _take(driver: Driver, scheduler: Scheduler, timeout: float | None) -> dict[s
         "run_counters": dict(fleet.counters),
         "shared": {
             _stable(scheduler, key): value
-            for key, value in (*scheduler.waiting_states.items(), *shared.items())
+            for key, value in (*scheduler.waiting_states.items(), *apart(told).items())
         },
         "ledger": {name: account.state() for name, account in scheduler.ledger.accounts.items()},
         "messages": {
