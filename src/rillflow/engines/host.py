@@ -61,6 +61,10 @@ class _Pipeline:
     holds: bool
     """whether a transform may keep items for later"""
 
+    def ended(self) -> int:
+        """How many transforms there are up to the last that takes no more; 0: none has ended."""
+        return max([i for i, (_, step) in enumerate(self.steps, 1) if step.ended], default=0)
+
 
 class Host:
     """Owns one actor: makes its items, runs its transforms, handles its messages."""
@@ -224,14 +228,17 @@ class Host:
         metrics: dict[str, Any] | None = None
         try:
             line = self.pipelines[pipeline]
-            made = self._source(line, payload, tuple(sources))
+            over = line.ended()
+            made = EndOfStream if over else self._source(line, payload, tuple(sources))
             if made is EndOfStream:
-                ended, items = True, self._flush(line)
+                ended, items = True, self._flush(line, over)
             elif made is NotReady:
                 not_ready = True
             else:
                 items = self._chain(line, made, seq, times, wall)
-                ended = any(step.ended for _, step in line.steps)
+                over = line.ended()
+                if over:
+                    ended, items = True, items + self._flush(line, over)
             metrics = self._metrics()
             if items:
                 packed = pack(items[0][0] if len(items) == 1 else [item for item, _ in items])
@@ -291,10 +298,11 @@ class Host:
         times.append(time.perf_counter() - before)
         return items
 
-    def _flush(self, line: _Pipeline) -> Outs:
-        """The source has ended: what is left in each transform goes through those behind it."""
+    def _flush(self, line: _Pipeline, over: int) -> Outs:
+        """The source, or so many transforms behind it, have ended: what is left in each of the
+        others goes through those behind it."""
         items: Outs = []
-        for operator, step in line.steps:
+        for operator, step in line.steps[over:]:
             items = _through(operator, step, items)
             items += step.flush()
         return items

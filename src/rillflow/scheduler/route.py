@@ -33,9 +33,12 @@ class Route:
         self.buffers: list[deque[Envelope]] = [deque() for _ in range(self.partitions)]
         self.dealt: dict[str, int] = {}
         self.ended = False
-        # Items are dealt in turn per source shard, so no buffer can be more than one item per
-        # shard ahead of another: with this bound a partition that needs an item always gets it.
-        self.bound = self.partitions * max(1, len(source.shards))
+
+    @property
+    def bound(self) -> int:
+        """Items that may wait. They are dealt in turn per source shard, so no buffer can be more
+        than one item per shard ahead of another: a partition that needs an item always gets it."""
+        return self.partitions * max(1, len(self.source.shards))
 
     def take(self, shard: Shard) -> Envelope | None:
         """An item for one partition; without one the shard waits until `pump` finds it."""
@@ -60,9 +63,11 @@ class Route:
                     self._end()
                 elif pulled is Blocked.PROGRESSED:
                     continue
-                return
+                break
             self._deal(pulled)
             pulled.release()  # absorbed: the source may make the next
+        if self.per_shard:
+            self._end_helpers()
 
     def forget(self, shard: Shard) -> None:
         """A helper is gone: what waited for it goes to the others."""
@@ -103,6 +108,17 @@ class Route:
             if shard.hungry:
                 shard.hungry = False
                 shard.ended = True
+
+    def _end_helpers(self) -> None:
+        """Helpers of a source shard that gives nothing more have nothing to wait for."""
+        for source in self.source.shards:
+            if source.active or source.open:
+                continue
+            first = source.index * self.per_shard
+            for shard in self.target.shards[first : first + self.per_shard]:
+                if shard.hungry and not self.buffers[shard.index]:
+                    shard.hungry = False
+                    shard.ended = True
 
     def status(self) -> Blocked:
         """Why the partitions have nothing."""

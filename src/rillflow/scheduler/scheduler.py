@@ -84,11 +84,12 @@ class Scheduler:
         for group in self.program.groups:
             everybody = dict.fromkeys(range(len(group)), (0, 0))
             present, left = (members or {}).get(group.uid, (everybody, []))
-            for index, (incarnation, asked) in present.items():
-                self.add_actor(ActorHandle(group, index), incarnation, asked)
-            for index in left:
+            for index in sorted({*present, *left}):
                 handle = ActorHandle(group, index)
-                self.fleet.remember(self.program.actor_name(handle), handle)
+                if index in present:
+                    self.add_actor(handle, *present[index])
+                else:
+                    self.fleet.remember(self.program.actor_name(handle), handle)
         names = self.program.queue_names
         self.queues = {q.uid: QueueState(q, names[q.uid]) for q in self.program.queues}
         for node in self.program.nodes:

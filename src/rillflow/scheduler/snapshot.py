@@ -249,11 +249,12 @@ def _restore_actor(
 
 
 def _restore_members(scheduler: Scheduler) -> None:
-    """Actors beyond those that the program names, who had joined, get their shards back."""
+    """Actors beyond those that the program names, who had joined, get their shards back; so do
+    those of them who have left, for what they made may still wait there."""
     for step in scheduler.steps.values():
         if isinstance(step, Gather) and step.route is None:
             for actor in scheduler.fleet.actors.values():
-                if actor.handle.index >= len(actor.handle.group) and actor.status == "live":
+                if actor.handle.index >= len(actor.handle.group):
                     give_shards(scheduler, step, actor)
 
 
