@@ -148,7 +148,7 @@ def training(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         [sys.executable, "-m", "rillflow", *words], cwd=tmp_path, env=environment()
     )
     until = time.monotonic() + PATIENCE
-    while not [*tmp_path.glob("runs/run/checkpoints/*-*/manifest.json")]:
+    while not [*tmp_path.glob("runs/run/checkpoints/[0-9]*/manifest.json")]:
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)

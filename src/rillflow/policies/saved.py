@@ -32,6 +32,8 @@ FORMAT = 1
 _WEIGHTS = "weights/"
 _NUMBERS = 1 << 24
 """in one observation or action of a saved policy"""
+_LAYERS, _PARTS = 1000, 1 << 16
+"""of its network, and of an action that consists of several"""
 
 
 def save_policy(
@@ -109,6 +111,10 @@ def spec_from_data(
     if own:
         fields["model"] = model
     fields["hidden"] = tuple(fields["hidden"])
+    if len(fields["hidden"]) > _LAYERS:
+        raise BuildError(
+            f"a policy of {len(fields['hidden']):,} layers; at most {_LAYERS} are read."
+        )
     for name in ("observation_space", "action_space"):
         fields[name] = _space_from_data(fields[name])
     return PolicySpec(**fields)
@@ -139,7 +145,10 @@ def _space_from_data(data: Mapping[str, Any]) -> Space[Any]:
     if data["kind"] == "discrete":
         return spaces.Discrete(data["n"])
     if data["kind"] == "multidiscrete":
-        return spaces.MultiDiscrete(np.array(data["nvec"]))
+        choices = np.array(data["nvec"], np.int64)
+        if choices.size > _PARTS:
+            raise ValueError(f"an action of {choices.size:,} parts")
+        return spaces.MultiDiscrete(choices)
     shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
     if any(type(side) is not int or side < 0 for side in shape) or math.prod(shape) > _NUMBERS:
         raise ValueError(f"a space of shape {str(data['shape'])[:60]}")

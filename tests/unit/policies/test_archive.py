@@ -169,6 +169,8 @@ def test_a_file_with_a_hole_in_it(tmp_path: Path) -> None:
     [
         {"hidden": [10**9, 10**9]},
         {"hidden": [10**9]},
+        {"hidden": [1] * 1_000_000},
+        {"action_space": {"kind": "multidiscrete", "nvec": [2] * 1_000_000}, "head": "q"},
         {"action_space": {"kind": "discrete", "n": 10**12}},
         {"model": "lstm", "lstm_size": 10**6},
         {"observation_space": {"kind": "box", "low": 0, "high": 1, "shape": [10**6, 10**6],
