@@ -269,13 +269,13 @@ def test_ones_own_run_goes_on_with_one_flag(rillflow: Any, maze: Path, tmp_path:
 # -- files of settings -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["train", "explain", "tune"])
+@pytest.mark.parametrize("command", ["train", "explain", "tune", "simulate", "bench --profile"])
 @pytest.mark.parametrize("setting", ["env", "loss", "model", "nonsense"])
 def test_a_file_of_settings_runs_no_code(
     call: Any, maze: Path, tmp_path: Path, command: str, setting: str
 ) -> None:
     (tmp_path / "s.json").write_text(json.dumps({setting: "my_maze:make"}))
-    done = call(command, "ppo", "--config", "s.json")
+    done = call(*command.split(), "ppo", "--config", "s.json")
     assert (done.code, done.out) == (2, "")
     assert f"`rillflow {command} ppo --config s.json --trust my_maze:make`" in done.err
     assert not maze.exists()

@@ -51,7 +51,8 @@ def require_trust(
 
     missing = untrusted(named, trust)
     if missing:
-        way = f"allow it with `{shlex.join([program(), command, *given, *flags(missing)])}`"
+        words = [program(), *command.split(), *given, *flags(missing)]
+        way = f"allow it with `{shlex.join(words)}`"
         raise Usage(refusal(file, missing, way))
 
 

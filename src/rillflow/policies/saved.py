@@ -3,8 +3,9 @@
 The file is NumPy's `.npz`: `weights/<name>` for each parameter, and `settings`, the bytes of a JSON
 object with the format's number, the policy's spec, and whatever its owner wants to remember.
 
-Opening one imports nothing and calls nothing that the file names. It takes about as much memory as
-the file has bytes: how large arrays, spaces and layers are is compared before any is made.
+Opening one imports nothing and calls nothing that the file names. How large its arrays, its JSON,
+its spaces and its layers are is compared before any is made: arrays take as much memory as the file
+has bytes, and all else is bounded.
 """
 
 from __future__ import annotations
