@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
+from reprlib import Repr
 from typing import Any
 
 _CODE = ("loss", "postprocess", "model")
@@ -45,8 +46,7 @@ def named_code(settings: object, algorithm: object = None) -> dict[str, str]:
     env = settings.get("env")
     if isinstance(env, str) and points_at_code(env):
         given = settings.get("env_config")
-        called = f", called with {str(given)[:_SHOWN]}" if given else ""
-        found[env] = f"its environment{called}"
+        found[env] = f"its environment{f', called with {_short(given)}' if given else ''}"
     for name, value in settings.items():
         if name in _CODE and isinstance(value, str) and ":" in value:
             found.setdefault(value, f"its {name}")
@@ -98,6 +98,14 @@ def _texts(value: Any) -> Iterator[str]:
             left += [*value, *value.values()]
         elif isinstance(value, list | tuple):
             left += value
+
+
+def _short(value: Any) -> str:
+    """The beginning of a value, which may be of any size and depth."""
+    short = Repr()
+    short.maxdict = short.maxlist = 10
+    short.maxstring = _SHOWN
+    return short.repr(value)[:_SHOWN]
 
 
 def _is_path(text: str) -> bool:
