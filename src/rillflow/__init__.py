@@ -1,5 +1,8 @@
 """rillflow: distributed reinforcement learning as typed dataflow over actors."""
 
+from rillflow import _safe_path as _safe_path  # first: it is about where all others come from
+
+# isort: split
 from typing import TYPE_CHECKING, Any
 
 from rillflow.engines.contract import Engine as Engine

@@ -32,7 +32,8 @@ class Done(NamedTuple):
 
 
 def environment(**more: str) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    # without what is empty: that would be the current directory
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import environment
 from tests.results.policies import untrained
 
 ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="films need the video extra")
@@ -43,3 +48,53 @@ def test_without_a_screen_the_terminal_stays_clean(rillflow: Any, tmp_path: Path
     untrained("CartPole-v1").save(tmp_path / "pole.npz")
     done = rillflow("record", "pole.npz", "-o", "pole.gif", DISPLAY="", XDG_RUNTIME_DIR="")
     assert (done.code, done.out, done.err) == (0, "pole.gif\n", "")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 24 kilobytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root may mount a disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("name", ["film.mp4", "film.gif", "strip.png"])
+def test_a_film_that_does_not_fit_is_told_and_removed(
+    call: Any, tmp_path: Path, small_disk: Path, name: str
+) -> None:
+    """What was there before is kept, and the exit code says that something went wrong."""
+    untrained("CartPole-v1").save(tmp_path / "pole.npz")
+    path = small_disk / name
+    path.write_bytes(b"what was there before")
+    (small_disk / "taken").write_bytes(bytes(16 << 10))
+    done = call("record", "pole.npz", "-o", str(path), "--seed", "3", "--episodes", "20")
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.startswith(f"rillflow record: '{path}' could not be written (")
+    assert "No space left on device" in done.err
+    assert done.err.endswith("what was there before is kept.\n")
+    assert done.err.count("\n") == 1
+    assert sorted(p.name for p in small_disk.iterdir()) == sorted([name, "taken"])
+    assert path.read_bytes() == b"what was there before"
+
+
+def test_a_film_that_grows_too_large_is_told_and_removed(tmp_path: Path) -> None:
+    """Whatever the reason that it cannot be written, here a limit of the shell's."""
+    untrained("CartPole-v1").save(tmp_path / "pole.npz")
+    limited = (
+        "import resource; from rillflow.cli.main import main; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+        "raise SystemExit(main(['record', 'pole.npz', '-o', 'film.mp4', '--episodes', '9']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited], cwd=tmp_path, env=environment(), capture_output=True,
+        text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("rillflow record: 'film.mp4' could not be written (ffmpeg: ")
+    assert done.stderr.endswith("nothing of it is left.\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["pole.npz"]

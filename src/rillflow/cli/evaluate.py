@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from rillflow.cli.parser import Parser, whole
-from rillflow.cli.policies import add_policy_flags, load_policies
+from rillflow.cli.policies import Asked, add_policy_flags
 
 _DESCRIPTION = """\
 Play whole episodes with a trained policy, in environments of their own, and report the returns with
@@ -31,8 +31,8 @@ def main(arguments: Sequence[str]) -> int:
         "--sampled", action="store_true", help="draw actions instead of taking the most likely"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
-    options = parser.parse(arguments)
-    trained = load_policies(options)
+    asked = Asked(parser, arguments)
+    options = asked.options
 
     from rillflow.cli.notes import notes_as_lines
     from rillflow.results import evaluate, evaluate_agents
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 
     how = {"seed": options.seed, "greedy": not options.sampled}
     with notes_as_lines():
+        trained = asked.all()
         if not isinstance(trained, TrainedAgents):
             found = evaluate(trained, options.episodes, **how)
             print(found.to_json() if options.json else found)

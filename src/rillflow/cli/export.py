@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rillflow.cli.parser import Parser
-from rillflow.cli.policies import add_policy_flags, beside, load_policy
+from rillflow.cli.policies import Asked, add_policy_flags, beside
 
 _DESCRIPTION = """\
 Write the acting network of a trained policy as ONNX, so that a program without torch can run it.
@@ -18,13 +18,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser("export", _DESCRIPTION)
     add_policy_flags(parser)
     parser.add_argument("-o", "--out", metavar="FILE", help="(default RUN/policy.onnx)")
-    options = parser.parse(arguments)
-    path = options.out or beside(options.run, "policy.onnx")
-    trained = load_policy(options, "export them one by one, such as `rillflow export {first}`")
+    asked = Asked(parser, arguments, plays=False)
+    path = asked.options.out or beside(asked.options.run, "policy.onnx")
 
     from rillflow.cli.notes import notes_as_lines
     from rillflow.results import export_onnx
 
     with notes_as_lines():
+        trained = asked.one("export them one by one, such as `rillflow export {first}`")
         print(export_onnx(trained, path))
     return 0

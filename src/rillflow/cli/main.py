@@ -85,16 +85,8 @@ def _run(given: list[str]) -> int:
         hint = f"did you mean `rillflow {near[0]}`?" if near else "`rillflow --help` lists them."
         what = "flag" if command.startswith("-") else "command"
         raise Usage(f"there is no {what} {command!r}; {hint}")
-    _look_here()
     code: int = import_module(f"rillflow.cli.{command}").main(given[1:])
     return code
-
-
-def _look_here() -> None:
-    """`module:name` may be a file beside the user, as with `python -m`."""
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
 
 
 def usage() -> str:

@@ -23,6 +23,8 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
+        self.command = command
+        """as in `rillflow train`"""
         self._positionals.title = "arguments"
         self._optionals.title = "options"
         self.add_argument("-h", "--help", action="help", help="show this and end")

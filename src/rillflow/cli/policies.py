@@ -1,17 +1,29 @@
-"""Policies on the command line: a run's directory or a file, loaded."""
+"""Policies on the command line: a file, or the newest that a run has, loaded."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillflow.cli.parser import Parser
 from rillflow.cli.problems import Usage
+from rillflow.cli.trust import add_trust_flag, require_trust, take_named
+
+if TYPE_CHECKING:
+    from rillflow.checkpoint import Checkpoint
+    from rillflow.trained import Trained, TrainedAgents
+
+_ABOUT_BYTES = 16 << 20
+"""of a run.json"""
 
 
 def add_policy_flags(parser: Parser) -> None:
     """Which policy, and what its file cannot hold."""
-    parser.add_argument("run", metavar="RUN", help="a run's directory, or a saved policy")
+    parser.add_argument(
+        "run", metavar="RUN", help="a run's directory, also of one that goes on; or a saved policy"
+    )
     parser.add_argument(
         "--env", metavar="ID", help="another environment than it was trained in; id or module:name"
     )
@@ -20,55 +32,131 @@ def add_policy_flags(parser: Parser) -> None:
         metavar="module:name",
         help="its network, if that was one of your own: code is not saved",
     )
+    add_trust_flag(parser)
 
 
-def load_policy(options: Any, several: str) -> Any:
-    """The trained policy that a command is about.
+class Asked:
+    """A command that is about a policy, and what the user has said of it.
 
     Args:
-        options: of the command line.
-        several: what to say if there are the policies of several agents; "{first}" is one of them.
+        parser: of the command, with the flags of `add_policy_flags`.
+        arguments: of the command.
+        plays: whether the environment is needed, too.
     """
-    path = policy_file(options.run)
-    if path.is_dir():
-        first = min(path.glob("*.npz"), default=path)
-        what = several.format(first=first)
-        raise Usage(f"{options.run!r} has the policies of several agents: {what}")
-    return _loaded(path, options)
+
+    def __init__(self, parser: Parser, arguments: Sequence[str], *, plays: bool = True) -> None:
+        self.command, self.arguments, self.plays = parser.command, arguments, plays
+        self.options = parser.parse(arguments)
+
+    def one(self, several: str) -> Trained:
+        """The trained policy.
+
+        Args:
+            several: what to say if there are those of several agents; "{first}" is one of them.
+        """
+        from rillflow.trained import TrainedAgents
+
+        found = self.all()
+        if isinstance(found, TrainedAgents):
+            there = Path(self.options.run)
+            at_its_end = there / "policies" / f"{next(iter(found.policies))}.npz"
+            what = several.format(first=min(there.glob("**/*.npz"), default=at_its_end))
+            raise Usage(f"{self.options.run!r} has the policies of several agents: {what}")
+        return found
+
+    def all(self) -> Trained | TrainedAgents:
+        """The trained policy, or the policies of several agents."""
+        options = self.options
+        take_named([*options.trust, options.env, options.model])
+        run = Path(options.run)
+        if not run.exists():
+            raise Usage(
+                f"there is no run and no file {options.run!r}; `rillflow list runs` shows the runs"
+            )
+        if not run.is_dir() or (run / "agents.json").is_file():
+            return self._saved(run)
+        final = next((p for p in (run / "policy.npz", run / "policies") if p.exists()), None)
+        return self._newest(run, final)
+
+    def _newest(self, run: Path, final: Path | None) -> Trained | TrainedAgents:
+        """What a run saved at its end, unless it has gone on from there; and say which it is."""
+        from rillflow.checkpoint import newest_checkpoint
+        from rillflow.cli.newest import newest_step
+
+        if final is not None:
+            found = self._saved(final)
+            step = _steps(found)
+            if newest_step(run) <= step:
+                _say(f"policy: {final}, {step:,.0f} steps")
+                return found
+        checkpoint = newest_checkpoint(run / "checkpoints")
+        if checkpoint is None:
+            raise _nothing(run)
+        found = self._from(checkpoint, run)
+        for note in checkpoint.notes:
+            _say(f"note: {note}")
+        why = "it has saved no policy yet" if final is None else "its saved policy is older"
+        _say(f"policy: the newest checkpoint of {run}, {checkpoint.step:,} steps: {why}")
+        return found
+
+    def _saved(self, path: Path) -> Trained | TrainedAgents:
+        from rillflow.trained import TrainedAgents, load
+
+        given = self.options
+        how = {"env": given.env, "model": self._model(), "trust": given.trust}
+        found = TrainedAgents.load(path, **how) if path.is_dir() else load(path, **how)
+        if self.plays:
+            for one in _each(found):
+                require_trust(
+                    one.origin.path, one.origin.untrusted, (), self.command, self.arguments
+                )
+        return found
+
+    def _from(self, checkpoint: Checkpoint, run: Path) -> Trained | TrainedAgents:
+        from rillflow.bounded import read_json
+        from rillflow.cli.newest import from_checkpoint, settings_to_act
+        from rillflow.consent import named_code
+        from rillflow.runs.directory import RunDirectory
+
+        file = run / "run.json"
+        try:
+            about = read_json(file, _ABOUT_BYTES)
+        except (OSError, ValueError) as error:
+            raise Usage(f"{str(run)!r} is no run: {file.name}: {error}") from None
+        RunDirectory.open(run)  # what another version has written is refused
+        given = [self.options.env, self.options.model]
+        settings = settings_to_act(about, *given)
+        named = named_code(settings, about.get("algorithm"))
+        require_trust(file, named, [*self.options.trust, *given], self.command, self.arguments)
+        return from_checkpoint(checkpoint, about, settings)
+
+    def _model(self) -> Any:
+        from rillflow.runs.names import pointed_at
+
+        return None if self.options.model is None else pointed_at(self.options.model)
 
 
-def load_policies(options: Any) -> Any:
-    """The trained policy, or the policies of several agents."""
-    return _loaded(policy_file(options.run), options)
+def _each(found: Trained | TrainedAgents) -> Iterable[Any]:
+    return getattr(found, "policies", {"": found}).values()
 
 
-def _loaded(path: Path, options: Any) -> Any:
-    from rillflow.runs.names import pointed_at
-    from rillflow.trained import TrainedAgents, load
-
-    model = None if options.model is None else pointed_at(options.model)
-    read = TrainedAgents.load if path.is_dir() else load
-    return read(path, env=options.env, model=model)
+def _steps(found: Trained | TrainedAgents) -> float:
+    """Environment steps that a policy has learned from; 0 if its file does not say."""
+    steps = found.history[-1].get("steps") if found.history else 0
+    return steps if isinstance(steps, int | float) else 0
 
 
-def policy_file(given: str) -> Path:
-    """The policy of a run, or the file itself; of several agents, their directory."""
-    path = Path(given)
-    if path.is_dir():
-        if (path / "agents.json").is_file():
-            return path
-        for policy in (path / "policy.npz", path / "policies"):
-            if policy.exists():
-                return policy
-        if not (path / "run.json").is_file():
-            raise Usage(f"{given!r} is no run: it has neither run.json nor policy.npz")
-        raise Usage(
-            f"{given!r} has no policy yet: the run goes on, or ended before its first update; "
-            f"`rillflow resume {given}` goes on with it"
-        )
-    if not path.is_file():
-        raise Usage(f"there is no run and no file {given!r}; `rillflow list runs` shows the runs")
-    return path
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _nothing(run: Path) -> Usage:
+    if not (run / "run.json").is_file():
+        return Usage(f"{str(run)!r} is no run: it has neither run.json nor policy.npz")
+    return Usage(
+        f"{str(run)!r} has no policy yet, and no checkpoint: it has not saved so far, or ended "
+        "before it could; `rillflow train --checkpoint-seconds N` saves more often"
+    )
 
 
 def beside(run: str, name: str) -> Path:

@@ -34,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run, then tell."""
     usage = "--profile ALGORITHM [ENV] [--seconds N] [--FLAG VALUE ...]"
     parser = Parser("bench", _DESCRIPTION, usage)
+    parser.command = "bench --profile"
     add_request_flags(parser)
     own = parser.add_argument_group("the profile")
     own.add_argument(

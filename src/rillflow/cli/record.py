@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rillflow.cli.parser import Parser, positive, whole
-from rillflow.cli.policies import add_policy_flags, beside, load_policy
+from rillflow.cli.policies import Asked, add_policy_flags, beside
 
 _DESCRIPTION = """\
 Film some episodes of a trained policy. The ending of the file says how: .mp4 and .gif are films,
@@ -53,17 +53,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--sampled", action="store_true", help="draw actions instead of taking the most likely"
     )
-    options = parser.parse(arguments)
+    asked = Asked(parser, arguments)
+    options = asked.options
     path = Path(options.out) if options.out else beside(options.run, "video.mp4")
-    trained = load_policy(options, "films are of one; `rillflow evaluate` plays with all of them")
 
     from rillflow.cli.notes import notes_as_lines
     from rillflow.results import frame_strip, record
+    from rillflow.results.extras import path_ending_in
+
+    path_ending_in(path, (".mp4", ".gif", ".png"), "a film, or a strip of frames,")
 
     how = {
         "seed": options.seed, "greedy": not options.sampled, "max_steps": options.max_steps
     }  # fmt: skip
     with notes_as_lines():
+        trained = asked.one("films are of one; `rillflow evaluate` plays with all of them")
         if path.suffix.lower() == ".png":
             frame_strip(trained, path, options.frames, **how)
         else:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from rillflow.bounded import read_bytes
+from rillflow.cli.here import look_here
 from rillflow.cli.parser import Parser
 from rillflow.cli.problems import Usage
 from rillflow.cli.settings import (
@@ -24,6 +25,7 @@ from rillflow.cli.settings import (
     settings_of,
     shown,
 )
+from rillflow.cli.trust import add_trust_flag, require_trust, take_named
 from rillflow.errors import BuildError
 
 _POLICIES = '{"agent_0": "left", "agent_1": "right"}'
@@ -109,6 +111,7 @@ def add_request_flags(parser: Parser) -> None:
         default=[],
         help="settings as JSON, or the name of a .json file; flags win",
     )
+    add_trust_flag(parser)
 
 
 def add_policies_flag(parser: Parser) -> None:
@@ -156,8 +159,10 @@ def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
     assert name is not None, "--help has ended the program"
     assert module is not None, "a name has a module"
     _sort_out_names(options, name)
+    _require_trust(parser, options, arguments)
     values = _values(options, settings)
     if options.env is not None:
+        look_here(options.env)
         values["env"] = options.env
     if ":" in name:
         from rillflow.runs.algorithm import own_functions
@@ -169,6 +174,8 @@ def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
 def _algorithm(name: str) -> Any:
     from rillflow.runs.algorithm import find_algorithm  # with NumPy: help needs it not
 
+    if ":" in name:
+        look_here(name)
     return find_algorithm(name)
 
 
@@ -230,6 +237,17 @@ class _Switch(argparse.Action):
         setattr(namespace, self.dest, not (option or "").startswith("--no-"))
 
 
+def _require_trust(parser: Parser, options: Any, arguments: Sequence[str]) -> None:
+    """What a file of settings names is imported only if the user names it as well."""
+    from rillflow.consent import named_code
+
+    take_named(options.trust)
+    for text in options.config:
+        if _is_file(text):
+            named = named_code(_config_object(text))
+            require_trust(text, named, options.trust, parser.command, arguments)
+
+
 def _values(options: Any, settings: Sequence[Setting]) -> dict[str, Any]:
     """Settings from --config, then from flags."""
     hints = {setting.name: setting.hint for setting in settings}
@@ -259,12 +277,17 @@ def _value(setting: Setting, text: str) -> Any:
         raise Usage(f"{setting.flag}: {error}") from None
 
 
+def _is_file(text: str) -> bool:
+    return text.endswith(".json")
+
+
 def _config_object(text: str) -> dict[str, Any]:
-    if text.endswith(".json"):
+    if _is_file(text):
         try:
-            text = Path(text).read_text(encoding="utf-8")
-        except OSError as error:
-            raise Usage(f"--config {text}: {error.strerror}") from None
+            text = read_bytes(text).decode()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise Usage(f"--config {text}: {why}") from None
     return parse_object(text, "--config")
 
 

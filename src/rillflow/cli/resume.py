@@ -8,6 +8,7 @@ from typing import Any
 from rillflow.cli.parser import Parser
 from rillflow.cli.problems import Usage
 from rillflow.cli.run_flags import add_checkpoint_flags, add_engine_flags, add_output_flags
+from rillflow.cli.trust import add_trust_flag, require_trust, take_named
 from rillflow.cli.until import LIMITS, parse_until
 
 _DESCRIPTION = """\
@@ -30,16 +31,21 @@ def main(arguments: Sequence[str]) -> int:
     group.add_argument(
         "--algorithm", metavar="NAME", help="the one the run must be of; a check for scripts"
     )
+    add_trust_flag(group)
     add_engine_flags(group, "that of the run")
     add_checkpoint_flags(parser)
     add_output_flags(parser)
     options = parser.parse(arguments)
 
+    from rillflow.consent import named_code
     from rillflow.runs.directory import RunDirectory
 
+    take_named([*options.trust, options.algorithm])
     directory = RunDirectory.open(options.run)
     about = directory.about
     _require_same(options, about)
+    named = named_code(about.get("config", {}), about.get("algorithm"))
+    require_trust(directory.path / "run.json", named, options.trust, "resume", arguments)
     until = parse_until(options.until) if options.until else dict(about.get("until", {}))
     if options.engine is None:
         options.engine = None if options.address else about.get("engine", "local")

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rillflow.cli.here import look_here
 from rillflow.cli.problems import Usage
+from rillflow.consent import is_pointer
 from rillflow.runs.names import pointed_at
 
 _ELSEWHERE = ("env",)
@@ -148,7 +150,12 @@ def parse_value(hint: Any, text: str) -> Any:
         return text
     if text.lower() == "none":
         return None
-    return pointed_at(text) if ":" in text else text
+    return _pointed_at(text) if ":" in text else text
+
+
+def _pointed_at(name: str) -> Any:
+    look_here(name)
+    return pointed_at(name)
 
 
 def _first_that_fits(hints: tuple[Any, ...], text: str) -> Any:
@@ -174,7 +181,7 @@ def parse_object(
     """An object of JSON, or what is wrong with it."""
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Usage(
             f"{what} {text!r} is not JSON ({error}); write it as '{example}', with double quotes "
             "inside and single quotes around"
@@ -191,7 +198,9 @@ def from_json(hint: Any, value: Any) -> Any:
     takes_code = hint is Any or any(
         typing.get_origin(one) is Callable for one in (hint, *typing.get_args(hint))
     )
-    return pointed_at(value) if takes_code and isinstance(value, str) and ":" in value else value
+    return (
+        _pointed_at(value) if takes_code and isinstance(value, str) and is_pointer(value) else value
+    )
 
 
 # -- words --------------------------------------------------------------------------------------

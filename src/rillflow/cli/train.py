@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.cli.parser import Parser
@@ -17,6 +17,7 @@ from rillflow.cli.request import (
     parse_request,
 )
 from rillflow.cli.run_flags import add_run_flags, chosen_engine
+from rillflow.cli.trust import flags, program
 from rillflow.cli.until import parse_until
 
 if TYPE_CHECKING:
@@ -279,15 +280,27 @@ def summary(until: Mapping[str, float], directory: RunDirectory, outcome: Outcom
     known = last["return"] == last["return"]
     got = f"return {last['return']:.1f}" if known else "fewer than 100 episodes"
     rate = last["steps"] / max(last["seconds"], 1e-9)
-    # as it was called: in a virtual environment that is not active, by its path
-    program = sys.argv[0] if Path(sys.argv[0]).name == "rillflow" else "rillflow"
+    about = directory.about
+    play, go_on = _what_to_trust(about)
+    again = f"{program()} evaluate {directory}{play}"
     took = f"{last['steps']:,.0f} steps in {duration(last['seconds'])} ({rate:,.0f} steps/s)"
     return [
         f"{why}: {got} after {took}",
         f"  policy  {directory.policy}",
         f"  flow    {directory.path / 'graph.svg'}",
         *([f"  curve   {directory.curve}"] if directory.curve.exists() else []),
-        f"  next    {program} evaluate {directory}",
-        *([] if directory.about.get("agents") else [f"          {program} record {directory}"]),
-        f"          {program} resume {directory} --until ...",
+        f"  next    {again}",
+        *([] if about.get("agents") else [f"          {program()} record {directory}{play}"]),
+        f"          {program()} resume {directory} --until ...{go_on}",
     ]
+
+
+def _what_to_trust(about: dict[str, Any]) -> tuple[str, str]:
+    """Flags that let code of the user's own be imported again: to play, and to go on."""
+    from rillflow.consent import named_code
+
+    settings = about.get("config", {})
+    to_play = named_code({name: settings.get(name) for name in ("env", "env_config")})
+    to_go_on = named_code(settings, about.get("algorithm"))
+    play, go_on = (f" {shlex.join(flags(names))}".rstrip() for names in (to_play, to_go_on))
+    return play, go_on

@@ -17,15 +17,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
 
 from rillflow.engines.contract import Order
 from rillflow.engines.host_context import Accounts, HostContext
+from rillflow.engines.pipeline import Failed, Pipeline
 from rillflow.engines.replies import Reply
-from rillflow.engines.transforms import Outs, Transform, make_transform
+from rillflow.engines.transforms import Outs, make_transform
 from rillflow.errors import EndOfStream, NotReady, UserFailure, describe_exception
 from rillflow.graph.annotations import wants_context
 from rillflow.types import ActorInfo, Header, Provenance, Ref, Source, Versions
@@ -40,32 +40,6 @@ class NoSuchMethod(AttributeError):  # noqa: N818 - what it is
     """A message or a call names a method that the actor does not have: the sender's mistake."""
 
 
-class Failed(Exception):  # noqa: N818 - carries another exception to the edge of the host
-    """User code raised; `operator` says where, `lost` which requests' items went with it."""
-
-    def __init__(self, operator: str, error: BaseException, lost: Sequence[int]) -> None:
-        super().__init__(operator)
-        self.operator = operator
-        self.error = error
-        self.lost = lost
-
-
-@dataclass
-class _Pipeline:
-    """A source method and the transforms behind it, for one shard."""
-
-    method: Callable[..., Any]
-    steps: list[tuple[str, Transform]]
-    takes_ref: bool
-    context: HostContext | None
-    holds: bool
-    """whether a transform may keep items for later"""
-
-    def ended(self) -> int:
-        """How many transforms there are up to the last that takes no more; 0: none has ended."""
-        return max([i for i, (_, step) in enumerate(self.steps, 1) if step.ended], default=0)
-
-
 class Host:
     """Owns one actor: makes its items, runs its transforms, handles its messages."""
 
@@ -77,7 +51,7 @@ class Host:
         """the newest version it was told on each channel"""
         self.dropped: list[tuple[int, str]] = []
         self.counters: dict[str, int] = {}
-        self.pipelines: dict[str, _Pipeline] = {}
+        self.pipelines: dict[str, Pipeline] = {}
         self.handled = 0
         """messages, those included whose handler raised"""
         self.due = 0
@@ -154,8 +128,7 @@ class Host:
             ]
             context = HostContext(self, pipeline) if wants_context(method) else None
             takes_ref = bool(getattr(method, "takes_ref", False))
-            holds = any(step.holds for _, step in steps)
-            self.pipelines[pipeline] = _Pipeline(method, steps, takes_ref, context, holds)
+            self.pipelines[pipeline] = Pipeline(method, steps, takes_ref, context)
         except BaseException as error:
             self._note(error, pipeline)
 
@@ -220,7 +193,7 @@ class Host:
         """Make the next item, or items; whatever happens, say what became of every request."""
         wall, cpu = time.perf_counter(), time.thread_time()
         times: list[float] = []
-        line: _Pipeline | None = None
+        line: Pipeline | None = None
         items: Outs = []
         packed: Ref | None = None
         ended = not_ready = False
@@ -231,14 +204,14 @@ class Host:
             over = line.ended()
             made = EndOfStream if over else self._source(line, payload, tuple(sources))
             if made is EndOfStream:
-                ended, items = True, self._flush(line, over)
+                ended, items = True, line.flush(over)
             elif made is NotReady:
                 not_ready = True
             else:
-                items = self._chain(line, made, seq, times, wall)
+                items = line.chain(made, seq, times, wall)
                 over = line.ended()
                 if over:
-                    ended, items = True, items + self._flush(line, over)
+                    ended, items = True, items + line.flush(over)
             metrics = self._metrics()
             if items:
                 packed = pack(items[0][0] if len(items) == 1 else [item for item, _ in items])
@@ -252,7 +225,7 @@ class Host:
         header = Header(
             tuple([marks for _, marks in items]),
             tuple(self.dropped),
-            _kept(line, items, self.dropped) if line is not None and line.holds else (),
+            () if line is None else line.kept(items, self.dropped),
             ended,
             not_ready,
             self.handled,
@@ -267,7 +240,7 @@ class Host:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def _source(self, line: _Pipeline, payload: Ref | None, sources: Provenance) -> Any:
+    def _source(self, line: Pipeline, payload: Ref | None, sources: Provenance) -> Any:
         """What the actor's own method makes. Only a source may say that it ends, or is not ready:
         it is asked for an item, others are given one."""
         arguments: tuple[Any, ...] = ()
@@ -286,39 +259,18 @@ class Host:
                 ) from signal
             return type(signal)
 
-    def _chain(
-        self, line: _Pipeline, made: Any, seq: int, times: list[float], before: float
-    ) -> Outs:
-        items: Outs = [(made, (seq,))]
-        for operator, step in line.steps:
-            now = time.perf_counter()
-            times.append(now - before)
-            before = now
-            items = _through(operator, step, items)
-        times.append(time.perf_counter() - before)
-        return items
-
-    def _flush(self, line: _Pipeline, over: int) -> Outs:
-        """The source, or so many transforms behind it, have ended: what is left in each of the
-        others goes through those behind it."""
-        items: Outs = []
-        for operator, step in line.steps[over:]:
-            items = _through(operator, step, items)
-            items += step.flush()
-        return items
-
     def _failed(
         self,
         error: BaseException,
         operator: str,
         lost: Sequence[int],
-        line: _Pipeline | None,
+        line: Pipeline | None,
         seq: int,
     ) -> UserFailure:
         """Everything that was on its way through ends with the request that failed."""
         self._note_interrupt(error)
         self.dropped.extend((mark, "") for mark in lost)
-        known = {mark for mark, _ in self.dropped} | (_inside(line) if line is not None else set())
+        known = {mark for mark, _ in self.dropped} | (set() if line is None else line.inside())
         if seq not in known:
             self.dropped.append((seq, ""))
         return describe_exception(error, operator)
@@ -370,29 +322,6 @@ class Host:
     def _note_interrupt(self, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt):
             self.interrupted = threading.current_thread() is threading.main_thread()
-
-
-def _inside(line: _Pipeline) -> set[int]:
-    """Requests of which something is inside a transform."""
-    return {seq for _, step in line.steps for _, marks in step.inside() for seq in marks}
-
-
-def _kept(line: _Pipeline, items: Outs, dropped: list[tuple[int, str]]) -> tuple[int, ...]:
-    """Requests that were divided: one part has left the actor, another is still inside."""
-    left = {seq for _, marks in items for seq in marks} | {seq for seq, _ in dropped}
-    return tuple(sorted(left & _inside(line))) if left else ()
-
-
-def _through(operator: str, step: Transform, items: Outs) -> Outs:
-    """All items through one transform; if one fails, all that are on their way are lost."""
-    outs: Outs = []
-    for position, (value, marks) in enumerate(items):
-        try:
-            outs += step.feed(value, marks)
-        except BaseException as error:
-            lost = [*outs, *items[position:]]
-            raise Failed(operator, error, [mark for _, marks in lost for mark in marks]) from error
-    return outs
 
 
 def _position_of_info(factory: Callable[..., Any]) -> int | None:

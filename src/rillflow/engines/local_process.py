@@ -166,7 +166,7 @@ _ANSWERED = frozenset({"request", "call"})
 
 
 def _command(sock: int, lifeline: int) -> list[str]:
-    return [sys.executable, "-m", "rillflow.engines.local_worker", str(sock), str(lifeline)]
+    return [sys.executable, "-P", "-m", "rillflow.engines.local_worker", str(sock), str(lifeline)]
 
 
 def _environment(threads: int) -> dict[str, str]:

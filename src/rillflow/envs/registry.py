@@ -59,6 +59,17 @@ def is_atari(env_id: str) -> bool:
     return env_id.startswith("ALE/") or bool(old and old[1] in GAMES)
 
 
+def points_at_code(env_id: str) -> bool:
+    """Whether a module that the name itself points at is imported to make the environment.
+
+    >>> points_at_code("my_envs:Maze"), points_at_code("pettingzoo.classic.rps_v2")
+    (True, True)
+    >>> points_at_code("CartPole-v1"), points_at_code("ALE/Pong-v5"), points_at_code("Bandit")
+    (False, False, False)
+    """
+    return env_id not in BUILT_IN and (":" in env_id or "." in env_id)
+
+
 class Name(NamedTuple):
     """A name as it is known today, and what the old one implied."""
 

@@ -2,28 +2,39 @@
 
 The file is NumPy's `.npz`: `weights/<name>` for each parameter, and `settings`, the bytes of a JSON
 object with the format's number, the policy's spec, and whatever its owner wants to remember.
+
+Opening one imports nothing and calls nothing that the file names. How large its arrays, its JSON,
+its spaces and its layers are is compared before any is made: arrays take as much memory as the file
+has bytes, and all else is bounded.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from rillflow.bounded import parse_json
 from rillflow.errors import BuildError
+from rillflow.policies.archive import PROBLEMS, read_arrays
+from rillflow.policies.fitting import check_fit
 from rillflow.policies.spec import PolicySpec
 
 FORMAT = 1
 """raised when an older reader could no longer understand the file"""
 _WEIGHTS = "weights/"
+_NUMBERS = 1 << 24
+"""in one observation or action of a saved policy"""
+_LAYERS, _PARTS = 1000, 1 << 16
+"""of its network, and of an action that consists of several"""
 
 
 def save_policy(
@@ -56,23 +67,25 @@ def load_policy(
         model: the network, if it was one of your own: code is not saved.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-        head = json.loads(arrays.pop("settings").tobytes())
-        number = head["format"]
+        arrays = read_arrays(path)
+        head = parse_json(arrays.pop("settings").tobytes())
+        if head["format"] != FORMAT:
+            raise BuildError(
+                f"{str(path)!r} has format {head['format']!r}, and this rillflow reads format "
+                f"{FORMAT}: use the version that wrote it, or a newer one."
+            )
+        weights = {name.removeprefix(_WEIGHTS): array for name, array in arrays.items()}
+        spec = spec_from_data(head["spec"], model)
+        check_fit(spec, weights)
+        return spec, weights, dict(head["about"])
+    except BuildError:
+        raise
     except FileNotFoundError:
         raise BuildError(f"there is no file {str(path)!r}.") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile) as error:
+    except (OSError, AssertionError, *PROBLEMS) as error:
         raise BuildError(
             f"{str(path)!r} is not a policy saved by rillflow ({type(error).__name__}: {error})."
         ) from error
-    if number != FORMAT:
-        raise BuildError(
-            f"{str(path)!r} has format {number}, and this rillflow reads format {FORMAT}: "
-            "use the version that wrote it, or a newer one."
-        )
-    weights = {name.removeprefix(_WEIGHTS): array for name, array in arrays.items()}
-    return spec_from_data(head["spec"], model), weights, head["about"]
 
 
 def spec_to_data(spec: PolicySpec) -> dict[str, Any]:
@@ -99,6 +112,10 @@ def spec_from_data(
     if own:
         fields["model"] = model
     fields["hidden"] = tuple(fields["hidden"])
+    if len(fields["hidden"]) > _LAYERS:
+        raise BuildError(
+            f"a policy of {len(fields['hidden']):,} layers; at most {_LAYERS} are read."
+        )
     for name in ("observation_space", "action_space"):
         fields[name] = _space_from_data(fields[name])
     return PolicySpec(**fields)
@@ -129,8 +146,20 @@ def _space_from_data(data: Mapping[str, Any]) -> Space[Any]:
     if data["kind"] == "discrete":
         return spaces.Discrete(data["n"])
     if data["kind"] == "multidiscrete":
-        return spaces.MultiDiscrete(np.array(data["nvec"]))
+        choices = np.array(data["nvec"], np.int64)
+        if choices.size > _PARTS:
+            raise ValueError(f"an action of {choices.size:,} parts")
+        return spaces.MultiDiscrete(choices)
     shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
-    low, high = (np.full(shape, data[name]) if np.ndim(data[name]) == 0 else np.array(data[name])
-                 for name in ("low", "high"))  # fmt: skip
-    return spaces.Box(low.astype(dtype), high.astype(dtype), shape, dtype.type)
+    if any(type(side) is not int or side < 0 for side in shape) or math.prod(shape) > _NUMBERS:
+        raise ValueError(f"a space of shape {str(data['shape'])[:60]}")
+    if dtype.kind not in "biuf":
+        raise ValueError(f"a space of {dtype}")
+    low, high = (_bound_from_data(data[name], shape, dtype) for name in ("low", "high"))
+    return spaces.Box(low, high, shape, dtype.type)
+
+
+def _bound_from_data(bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if isinstance(bound, list):
+        return np.array(bound, np.float64).astype(dtype)
+    return np.full(shape, bound, dtype)

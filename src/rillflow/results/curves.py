@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rillflow.bounded import read_json, regular_file
 from rillflow.errors import BuildError
 from rillflow.results import statistics
 
@@ -19,6 +22,10 @@ Floats = NDArray[np.float64]
 
 _POINTS = 200
 """on the grid that the seeds of a group share"""
+_ABOUT_BYTES = 16 << 20
+_LINE_BYTES = 1 << 20
+_NAMES = 1000
+"""of figures that are told if those that were asked for are not there"""
 
 
 @dataclass(frozen=True)
@@ -88,16 +95,7 @@ def read_groups(run_dirs: Iterable[str | Path], x: str, y: str) -> list[Group]:
 
 def read_run(path: Path, x: str, y: str) -> Run:
     """One run from `run.json` and `metrics.jsonl` in its directory."""
-    about, rows = _about(path / "run.json"), _rows(path / "metrics.jsonl")
-    pairs = [(_number(row.get(x)), _number(row.get(y))) for row in rows]
-    # there is no return before the first hundred episodes
-    points = np.array([pair for pair in pairs if not any(map(math.isnan, pair))])
-    if not len(points):
-        known = sorted({name for row in rows for name in row if not math.isnan(_number(row[name]))})
-        raise BuildError(
-            f"plot: {str(path)!r} has no row with both {x!r} and {y!r}"
-            + (f"; it has {', '.join(known)}." if known else ": its metrics.jsonl is empty.")
-        )
+    about, points = _about(path / "run.json"), _points(path / "metrics.jsonl", x, y)
     order = np.argsort(points[:, 0], kind="stable")
     # several rows at the same place (updates on one batch of steps): the newest says it best
     places = points[order, 0]
@@ -117,7 +115,7 @@ def read_run(path: Path, x: str, y: str) -> Run:
 
 def _about(path: Path) -> dict[str, Any]:
     try:
-        about = json.loads(path.read_text())
+        about = read_json(path, _ABOUT_BYTES)
     except FileNotFoundError:
         return {}  # the curve can be drawn without knowing whose it is
     except ValueError as error:
@@ -125,24 +123,42 @@ def _about(path: Path) -> dict[str, Any]:
     return about if isinstance(about, dict) else {}
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _points(path: Path, x: str, y: str) -> Floats:
+    """What a file of metrics has of two figures, [rows, 2]; of its rows nothing else is kept."""
+    found = array("d")
+    known: set[str] = set()
+    for row in _rows(path):
+        pair = _number(row.get(x)), _number(row.get(y))
+        if not any(map(math.isnan, pair)):  # there is no return before the first hundred episodes
+            found.extend(pair)
+        if len(known) < _NAMES:
+            known |= {name for name, value in row.items() if not math.isnan(_number(value))}
+    if not found:
+        what = f"; it has {', '.join(sorted(known))}." if known else ": its metrics.jsonl is empty."
+        raise BuildError(f"plot: {str(path.parent)!r} has no row with both {x!r} and {y!r}{what}")
+    return np.frombuffer(found).reshape(-1, 2)
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file of metrics, one after the other: it may be larger than the memory."""
     try:
-        lines = path.read_text().splitlines()
+        with regular_file(path) as (file, _):
+            for number in itertools.count(1):
+                line = file.readline(_LINE_BYTES + 1)
+                if not line:
+                    return
+                try:
+                    row = json.loads(line) if line.strip() else None
+                except (ValueError, RecursionError):
+                    if len(line) <= _LINE_BYTES and not file.read(1):
+                        return  # the run is still writing it
+                    raise BuildError(f"plot: line {number} of {str(path)!r} is not JSON.") from None
+                if isinstance(row, dict):
+                    yield row
     except (FileNotFoundError, NotADirectoryError):
         raise BuildError(
             f"plot: there is no {str(path)!r}; a run directory has a metrics.jsonl."
         ) from None
-    rows = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line) if line.strip() else None
-        except ValueError:
-            if number == len(lines):
-                break  # the run is still writing it
-            raise BuildError(f"plot: line {number} of {str(path)!r} is not JSON.") from None
-        if isinstance(row, dict):
-            rows.append(row)
-    return rows
 
 
 def _number(value: object) -> float:

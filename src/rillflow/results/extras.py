@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rillflow.errors import BuildError
+from rillflow.errors import BuildError, RunError
 
 
 def needs(module: str, extra: str, what: str) -> Any:
@@ -29,15 +29,21 @@ def needs(module: str, extra: str, what: str) -> Any:
 def whole_file(path: Path) -> Iterator[Path]:
     """A file to write beside `path` (same ending); it takes that name when all went well.
 
-    If something is raised meanwhile it is removed, and a file that was there before stays.
+    If something is raised meanwhile it is removed, and a file that was there before stays. A disk
+    that is full, or cannot be written, is told in one sentence.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield part
         part.replace(path)
+    except OSError as error:
+        kept = "what was there before is kept" if path.exists() else "nothing of it is left"
+        why = error.strerror or error
+        raise RunError(f"{str(path)!r} could not be written ({why}): {kept}.") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def path_ending_in(path: str | Path, endings: tuple[str, ...], what: str) -> Path:

@@ -10,6 +10,7 @@ from rillflow.envs.groups import agents_of
 from rillflow.envs.make import make_envs, name_of
 from rillflow.errors import BuildError
 from rillflow.policies.make import make_actor
+from rillflow.trained.policy import env_to_play
 
 if TYPE_CHECKING:
     from rillflow.envs.vector import Envs
@@ -57,12 +58,7 @@ class Player:
 
 def env_of(trained: Trained) -> Any:
     """The environment it was trained in; a policy that was loaded may have none."""
-    if trained.config.env is None:
-        raise BuildError(
-            "this policy was trained in an environment of your own, and code is not saved: "
-            "load it with env=..."
-        )
-    env = trained.config.env
+    env = env_to_play(trained)
     if agents_of(env, trained.config.env_config) is not None:
         raise BuildError(
             f"environment {env_name(trained)!r} has several agents, and one policy alone cannot "
@@ -87,6 +83,8 @@ def open_envs(trained: Trained, env: Any, copies: int, seed: int, config: dict[s
 def env_name(trained: Trained) -> str:
     """What to call its environment."""
     env = trained.config.env
+    if env is None and trained.origin is not None:
+        env = trained.origin.env
     return env if isinstance(env, str) else "its own environment" if env is None else name_of(env)
 
 

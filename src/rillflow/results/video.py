@@ -12,6 +12,7 @@ import numpy as np
 
 from rillflow.errors import BuildError
 from rillflow.results.extras import check_count, needs, path_ending_in, whole_file
+from rillflow.results.film import write_mp4
 from rillflow.results.playing import Player
 from rillflow.results.rendering import Frame, Rendered, open_rendered
 
@@ -63,7 +64,7 @@ def record(
     check_count("max_steps", max_steps)
     if fps is not None and not 0 < fps <= 1000:
         raise BuildError(f"fps must be above 0 and at most 1000, got {fps!r}.")
-    write = _write_gif if path.suffix.lower() == ".gif" else _write_mp4
+    write = _write_gif if path.suffix.lower() == ".gif" else write_mp4
     library = "PIL.Image" if write is _write_gif else "imageio_ffmpeg"
     needs(library, "video", f"a film in {path.suffix}")  # before playing, not after
     with closing(open_rendered(trained, seed)) as rendered, whole_file(path) as part:
@@ -107,28 +108,6 @@ def _frames(shots: Iterator[Shot], cuts: list[bool]) -> Iterator[Frame]:
         yield shot.frame
 
 
-def _write_mp4(path: Path, film: Iterator[Frame], fps: float) -> None:
-    ffmpeg = needs("imageio_ffmpeg", "video", "a film in .mp4")
-    first = next(film)
-    height, width = first.shape[:2]
-    # yuv420p and even sides: other H.264 is valid, but browsers and phones do not play it
-    even = (width - width % 2, height - height % 2)
-    writer = ffmpeg.write_frames(
-        str(path),
-        even,
-        fps=fps,
-        codec="libx264",
-        pix_fmt_out="yuv420p",
-        macro_block_size=1,
-        output_params=["-crf", "20", "-movflags", "+faststart"],
-        ffmpeg_log_level="error",
-    )
-    writer.send(None)
-    with closing(writer):
-        for frame in _chain(first, film):
-            writer.send(np.ascontiguousarray(frame[: even[1], : even[0]]))
-
-
 def _write_gif(path: Path, film: Iterator[Frame], fps: float) -> None:
     image = needs("PIL.Image", "video", "a film in .gif")
     # the format counts hundredths of a second, and viewers slow down anything below two of them
@@ -145,8 +124,3 @@ def _write_gif(path: Path, film: Iterator[Frame], fps: float) -> None:
         loop=0,
         optimize=False,
     )
-
-
-def _chain(first: Frame, rest: Iterator[Frame]) -> Iterator[Frame]:
-    yield first
-    yield from rest

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rillflow.batch import Array
+from rillflow.bounded import read_json
 from rillflow.envs.groups import make_multi_agent_envs
 from rillflow.errors import BuildError, RunError
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.scheduler.stats import RunStats
 from rillflow.trained.loading import load
-from rillflow.trained.policy import Trained, check_whole
+from rillflow.trained.policy import Trained, check_whole, env_to_play, thinned
 
 FILE = "agents.json"
 _COPIES = 20
@@ -64,11 +66,8 @@ class TrainedAgents:
         Each environment plays its share to the end: the first to finish would be the short ones.
         """
         check_whole("episodes", episodes)
-        if self.config.env is None:
-            raise BuildError(
-                "these policies were trained in an environment of your own, and code is not "
-                "saved: load them with env=..."
-            )
+        for trained in self.policies.values():
+            env_to_play(trained)
         count = min(episodes, _COPIES)
         share = np.full(count, episodes // count) + (np.arange(count) < episodes % count)
         envs = make_multi_agent_envs(
@@ -107,21 +106,31 @@ class TrainedAgents:
         for name, trained in self.policies.items():
             trained.save(directory / f"{name}.npz")
         part = directory / f".{FILE}.part"
-        part.write_text(json.dumps({"agents": self.agents, "history": self.history}))
+        part.write_text(json.dumps({"agents": self.agents, "history": thinned(self.history)}))
         part.replace(directory / FILE)
 
     @classmethod
-    def load(cls, directory: str | Path, *, env: Any = None, model: Any = None) -> TrainedAgents:
-        """What `save` wrote; `env` and `model` as for `rf.load`."""
+    def load(
+        cls,
+        directory: str | Path,
+        *,
+        env: Any = None,
+        model: Any = None,
+        trust: Collection[str] = (),
+    ) -> TrainedAgents:
+        """What `save` wrote; `env`, `model` and `trust` as for `rf.load`."""
         try:
-            about = json.loads((Path(directory) / FILE).read_text())
+            about = read_json(Path(directory) / FILE)
             agents, history = dict(about["agents"]), list(about["history"])
+            wrong = [name for name in agents.values() if not re.fullmatch(r"\w[\w.-]*", str(name))]
+            if wrong:  # a file elsewhere
+                raise ValueError(f"{wrong[0]!r} is no name of a policy")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BuildError(
                 f"{str(directory)!r} has no policies of several agents ({FILE}: {error})."
             ) from None
         policies = {
-            name: load(Path(directory) / f"{name}.npz", env=env, model=model)
+            name: load(Path(directory) / f"{name}.npz", env=env, model=model, trust=trust)
             for name in dict.fromkeys(agents.values())
         }
         return cls(policies, agents, history)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rillflow.batch import Array
+from rillflow.consent import refusal
 from rillflow.errors import BuildError
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
@@ -18,6 +21,19 @@ from rillflow.scheduler.stats import RunStats
 
 _COPIES = 20
 """environments that are evaluated side by side"""
+_FIGURES = 1_000_000
+"""of a history that are saved; of a longer one every second, third, ... row is"""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file that a policy was loaded from, and what it names that the user has not."""
+
+    path: Path
+    env: str | None
+    """the environment, if the file has its name"""
+    untrusted: Mapping[str, str]
+    """names of code, and what each is the name of"""
 
 
 class Trained:
@@ -30,6 +46,7 @@ class Trained:
         weights: dict[str, Array],
         history: list[dict[str, float]],
         stats: RunStats | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self.config = config
         self.spec = spec
@@ -37,6 +54,8 @@ class Trained:
         self.history = history
         self.stats = stats
         """per operator rates and the verdict on the bottleneck; `print` it. None: it was loaded"""
+        self.origin = origin
+        """the file that it was loaded from"""
         self._policy: Any = make_actor(spec, 0)
         self._policy.set_weights(weights)
         self._memory: Array | None = None
@@ -70,15 +89,11 @@ class Trained:
         from rillflow.envs.make import make_envs
 
         check_whole("episodes", episodes)
-        if self.config.env is None:
-            raise BuildError(
-                "this policy was trained in an environment of your own, and code is not saved: "
-                "load it with env=..."
-            )
+        env = env_to_play(self)
         count = min(episodes, _COPIES)
         left = np.full(count, episodes // count) + (np.arange(count) < episodes % count)
         returns: list[list[float]] = [[] for _ in range(count)]
-        envs = make_envs(self.config.env, count, seed=seed, env_config=self.config.env_config)
+        envs = make_envs(env, count, seed=seed, env_config=self.config.env_config)
         try:
             obs, starts = envs.reset(), np.ones(count, bool)
             while left.any():
@@ -107,9 +122,31 @@ class Trained:
             for f in dataclasses.fields(self.config)
             if _is_plain(value := getattr(self.config, f.name))
         }
+        if self.origin is not None and self.config.env is None:
+            settings["env"] = self.origin.env
         module = type(self.config).__module__
-        about = {"settings": settings, "config": module, "history": self.history}
+        about = {"settings": settings, "config": module, "history": thinned(self.history)}
         save_policy(path, self.spec, self.weights, about)
+
+
+def env_to_play(trained: Trained) -> Any:
+    """The environment of a policy; an error says what the user has to give or to agree to."""
+    if trained.origin is not None and trained.origin.untrusted:
+        names = ", ".join(map(repr, trained.origin.untrusted))
+        way = f"load it with trust=[{names}]."
+        raise BuildError(refusal(trained.origin.path, trained.origin.untrusted, way))
+    if trained.config.env is None:
+        raise BuildError(
+            "this policy was trained in an environment of your own, and code is not saved: "
+            "load it with env=..."
+        )
+    return trained.config.env
+
+
+def thinned(history: list[dict[str, float]]) -> list[dict[str, float]]:
+    """As much of a history as a file may hold: all of it, or every n-th row and the last."""
+    every = -(-sum(map(len, history)) // _FIGURES)
+    return history if every <= 1 else history[::-every][::-1]
 
 
 def check_whole(name: str, value: object) -> None:
