@@ -9,7 +9,8 @@ no policy: who restarts, retries or waits is decided by the scheduler. The loop 
 Orders to one actor are handled one by one, in the order in which they were sent. An order is a
 tuple, its payload a reference:
 
-    ("install", pipeline, code)                    learn a source method and a chain of transforms
+    ("install", pipeline, code)                    learn a source method and a chain of transforms;
+                                                   without code: it is the payload
     ("request", number, pipeline, seq, sources)    make an item, from the payload if there is one
     ("tell", method, spread, channel, version)     call a method without an answer: with the
                                                    payload, or with its elements if `spread`

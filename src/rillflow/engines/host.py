@@ -117,9 +117,12 @@ class Host:
                 file=sys.stderr,
             )
 
-    def _install(self, payload: Ref | None, pack: Pack, pipeline: str, code: bytes) -> None:
-        """Learn a pipeline; its callables are this shard's own copies."""
+    def _install(self, payload: Ref | None, pack: Pack, pipeline: str, code: bytes | None) -> None:
+        """Learn a pipeline, from the order or its payload; its callables are the shard's copies."""
         try:
+            if code is None:
+                assert payload is not None
+                code = payload.get()
             method_name, nodes = cloudpickle.loads(code)
             method = getattr(self.actor, method_name)
             steps = [

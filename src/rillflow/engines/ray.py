@@ -117,6 +117,7 @@ class RayEngine(Engine):
         self._arrived: queue.SimpleQueue[Callable[[], list[Event]]] = queue.SimpleQueue()
         self._here = SameProcess(self._emit, self._emit)
         self._shipped: dict[bytes, Any] = {}
+        self._installed: dict[bytes, Ref] = {}
         self._remote_class: Any = None
         self._ours = self._alone = self._closed = False
         self._owner = os.getpid()
@@ -149,6 +150,12 @@ class RayEngine(Engine):
     def put(self, value: Any) -> Ref:
         sent = encode(pack(read(value)))
         return RayRef(sent if is_small(sent) else ray.put(sent))
+
+    def put_once(self, code: bytes) -> Ref:
+        """Large code as a payload, the same for all actors."""
+        if code not in self._installed:
+            self._installed[code] = self.put(code)
+        return self._installed[code]
 
     def wait(self, timeout: float | None) -> list[Event]:
         self.flush()
@@ -253,13 +260,18 @@ class RayEngine(Engine):
         """Let an actor close itself, then end it."""
         if self.actors.get(actor.name) is actor:
             del self.actors[actor.name]
-        handle = actor.handle
-        handle.close.remote()._on_completed(lambda _: ray.kill(handle, no_restart=True))
+
+        def end() -> list[Event]:  # by the driver: Ray's own threads may not call Ray
+            ray.kill(actor.handle, no_restart=True)
+            return []
+
+        actor.handle.close.remote()._on_completed(lambda _: self._arrived.put(end))
 
     def _end_actors(self) -> None:
         """Let the actors close what they hold, then end them."""
         actors, self.actors = self.actors, {}
         self._shipped.clear()
+        self._installed.clear()
         if not actors or not ray.is_initialized():
             return
         closed = [actor.handle.close.remote() for actor in actors.values()]

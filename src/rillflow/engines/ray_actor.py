@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.engines.contract import ActorSpec, Event, Lost, Order, Port
 from rillflow.engines.packing import PackedRef, pack
-from rillflow.engines.ray_host import encode
+from rillflow.engines.ray_host import SMALL, encode
 from rillflow.types import Ref
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ class RayActor(Port):
             return
         if not self.outbox:
             self.engine.unsent.append(self)
+        if order[0] == "install" and len(order[2]) > SMALL:
+            payload = self.engine.put_once(order[2])
+            order = ("install", order[1], None)
         self.outbox.append((order, payload))
         self.lossy |= getattr(payload, "remote", False)
 
