@@ -207,6 +207,19 @@ class Stuck:
         return 0
 
 
+class Slowly:
+    """Takes long to be made, and gives its incarnation and its number quickly."""
+
+    def __init__(self, info: rf.ActorInfo, seconds: float) -> None:
+        self.info = info
+        self.n = 0
+        time.sleep(seconds)
+
+    def next(self) -> tuple[int, int]:
+        self.n += 1
+        return self.info.incarnation, self.n
+
+
 # -- exceptions that are hard to report ------------------------------------------------------------
 
 
@@ -282,6 +295,20 @@ class Trouble:
         if item == 1:
             raise TROUBLES[self.trouble]()
         return item
+
+
+class Unloadable:
+    """A callable that can be shipped and not be unpacked."""
+
+    def __call__(self, item: Any) -> Any:
+        return item
+
+    def __reduce__(self) -> Any:
+        return _unloadable, ()
+
+
+def _unloadable() -> Any:
+    raise LookupError("no such level")
 
 
 # -- values ----------------------------------------------------------------------------------------
