@@ -164,9 +164,9 @@ def test_a_restored_flow_gives_its_newcomers_the_newest_weights(engine):
 
 
 def versions(item: Any, ctx: rf.Context) -> Any:
-    """The item, and the versions of its only source."""
+    """The item, and the versions of its only source; and the one version, if it is one."""
     (source,) = ctx.provenance
-    return item, dict(source.versions), source.version
+    return item, dict(source.versions), source.version if len(source.versions) < 2 else None
 
 
 def test_provenance_has_a_version_for_each_channel(engine):
@@ -239,4 +239,4 @@ def test_a_restart_does_not_lose_the_versions_of_its_channels():
         run.send(workers, "set_epsilon", 1, version=70)
         items = list(islice(run, 4))
         assert run.workers()["worker-0"]["incarnation"] == 1
-    assert items[-1] == (("worker-0", 3), {"set_weights": 3, "set_epsilon": 70}, items[-1][2])
+    assert items[-1][:2] == (("worker-0", 3), {"set_weights": 3, "set_epsilon": 70})

@@ -83,18 +83,41 @@ def test_a_run_whose_user_code_raised_is_still_running(engine):
         assert run.state == "ended"
 
 
-class Unready:
-    def next(self) -> int:
-        raise rf.NotReady
+class Refuses(rf.Operator[Any, Any]):
+    """An operator that cannot begin."""
+
+    def on_start(self, ctx: rf.Context) -> None:
+        raise ValueError("not today")
+
+    def __call__(self, item: Any) -> Any:
+        return item
 
 
-def test_a_run_that_cannot_go_on_has_failed(engine):
-    """After a deadlock nothing comes any more, and the run says so."""
-    with rf.from_actors(rf.Actors.of(Unready, 1)).gather_async().run(engine) as run:
-        with pytest.raises(rf.DeadlockError):
+def test_a_run_that_could_not_start_has_failed(engine):
+    """What was started is given back, nothing comes, and calls name the state."""
+    before = children()
+    with endless().for_each(Refuses()).run(engine) as run:
+        with pytest.raises(ValueError, match="not today"):
             next(run)
         assert run.state == "failed"
+        assert gone(list(children() - before))
+        with pytest.raises(rf.RunError, match="failed"):
+            run.call("worker-0", "named")
     assert run.state in ("failed", "stopped")
+
+
+@pytest.mark.parametrize("other", ["operators", "actors"])
+def test_a_run_with_the_state_of_another_flow_has_failed(engine, other):
+    """A state that cannot be restored is a RunError, and starts nothing that stays."""
+    flow = endless().batch(2) if other == "operators" else rf.from_range(3, 1).gather_async()
+    with flow.run("sim") as saved:
+        next(saved)
+        state = saved.get_state()
+    with endless().run(engine) as run:
+        run.set_state(state)
+        with pytest.raises(rf.RunError, match="another flow"):
+            next(run)
+        assert run.state == "failed"
 
 
 CALLS: dict[str, Callable[[rf.Run[Any]], Any]] = {
