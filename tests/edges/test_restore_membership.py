@@ -120,7 +120,27 @@ def test_a_state_after_a_change_of_members_restores_bit_for_bit(build, change: C
         assert resumed.ledger().balanced
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_items_of_a_newcomer_that_has_left_wait_for_the_restored_run_too(cut):
+    """What a worker delivered before it left is the driver's, and is in the state."""
+
+    def build() -> rf.Flow[Any]:
+        workers = rf.Actors.of(Numbered, 1, 4, name="worker")
+        return rf.from_actors(workers).gather_async(num_async=2)
+
+    with build().run("sim") as run:
+        run.start()
+        run.add_workers()
+        run.remove_worker("worker-1")
+        list(islice(run, cut))
+        state = copy.deepcopy(run.get_state())
+        rest, ledger = list(run), str(run.ledger())
+    with build().run("sim") as resumed:
+        resumed.set_state(state)
+        assert list(resumed) == rest
+        assert str(resumed.ledger()) == ledger
+
+
 def check_whole(items: list[Any], *names: str) -> None:
     """Of each of these workers every item is there, once and in order."""
     found = numbers_of_each(items)

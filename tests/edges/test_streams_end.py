@@ -175,6 +175,37 @@ def test_two_backgrounds_on_one_in_queue_share_the_work(engine):
         assert run.ledger().balanced
 
 
+# -- members that come and go in front of helpers --------------------------------------------------
+
+
+def test_newcomers_in_front_of_a_repartition_are_all_gathered(engine):
+    """Rounds over partitions end with their sources, also with more sources than at the start."""
+    workers = rf.Actors.of(Numbered, 1, 3, name="worker")
+    flow = rf.from_actors(workers).repartition(2).gather_sync().flatten()
+    with flow.run(engine) as run:
+        run.start()
+        run.add_workers(2)
+        items = list(run)
+        assert run.ledger().balanced
+    assert sorted(items) == [(f"worker-{i}", n) for i in range(3) for n in range(3)]
+
+
+@pytest.mark.parametrize("gather", ["gather_sync", "gather_async"])
+def test_nobody_waits_for_the_helpers_of_a_source_that_has_left(engine, gather):
+    """A source with helpers of its own leaves; the others go on."""
+    workers = rf.Actors.of(Numbered, 2, name="worker")
+    flow = getattr(rf.from_actors(workers).for_each(lambda x: x, max_concurrency=2), gather)()
+    flow = flow.flatten() if gather == "gather_sync" else flow
+    with flow.run(engine) as run:
+        items = list(islice(run, 4))
+        run.remove_worker("worker-0")
+        items += list(islice(run, 30))
+        assert run.ledger().balanced
+    mine = sorted(n for name, n in items if name == "worker-1")
+    assert len(mine) >= 20
+    assert mine[:18] == list(range(18)), "items are missing"
+
+
 # -- retries ---------------------------------------------------------------------------------------
 
 
