@@ -120,6 +120,32 @@ def test_a_run_with_the_state_of_another_flow_has_failed(engine, other):
         assert run.state == "failed"
 
 
+class Ready:
+    """Ready after the first message."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def tell(self, _: int) -> None:
+        self.told += 1
+
+    def next(self) -> int:
+        if not self.told:
+            raise rf.NotReady
+        return self.told
+
+
+def test_a_deadlock_can_be_resolved(engine):
+    """A run that waits for what nobody will do says so, and goes on when somebody does it."""
+    actors = rf.Actors.of(Ready, 1)
+    with rf.from_actors(actors).gather_async().run(engine) as run:
+        with pytest.raises(rf.DeadlockError):
+            next(run)
+        assert run.state == "running"
+        run.send(actors, "tell", 1)
+        assert next(run) == 1
+
+
 CALLS: dict[str, Callable[[rf.Run[Any]], Any]] = {
     "call": lambda run: run.call("worker-0", "named"),
     "call of a handle": lambda run: run.call(WORKERS[0], "named"),
@@ -410,6 +436,18 @@ def test_an_actor_that_cannot_be_closed_keeps_nobody_else_open(place, error, how
     assert sorted(path.name for path in tmp_path.iterdir()) == ["actor-0", "actor-1", "actor-2"]
     assert run.state == ("ended" if how == "end" else "stopped")
     assert threading.active_count() <= before
+
+
+def test_an_actor_that_was_removed_is_closed(place, tmp_path: Path):
+    """Who leaves while the flow runs releases what it holds, as at the end."""
+    engine, placement = place
+    actors = rf.Actors.of(Closes, 2, str(tmp_path), ValueError, name="actor", placement=placement)
+    with rf.from_actors(actors).gather_async().run(engine) as run:
+        list(islice(run, 4))
+        run.remove_worker("actor-1")
+        while run.workers()["actor-1"]["status"] != "gone":
+            next(run)
+    assert (tmp_path / "actor-1").exists()
 
 
 @pytest.mark.proc

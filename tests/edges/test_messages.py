@@ -176,7 +176,7 @@ def test_a_message_is_handled_while_the_user_holds_the_item(bell: Bell, placemen
     sinks = rf.Actors.of(Sink, 1, bell=bell.path, name="sink")
     flow = source(placement=placement).for_each(SendEach(sinks, versioned=versioned))
     with flow.run("local") as run:
-        for number in range(1, 2 if versioned else 4):  # a second version waits for the first
+        for number in range(1, 4):
             next(run)
             assert bell.rung(number), "the message waits for the next pull"
 
@@ -210,7 +210,7 @@ def test_the_last_messages_of_a_flow_are_handled(engine, tmp_path: Path):
 
 @pytest.mark.parametrize("channels", [1, 2])
 def test_only_the_newest_version_waits_for_a_busy_actor(engine, channels):
-    """Many versions while an actor works: it handles the one that was under way, and the last."""
+    """Many versions while an actor works: it handles the two that were under way, and the last."""
 
     def publish(item: Any, ctx: rf.Context) -> Any:
         number = item + 1
@@ -232,12 +232,12 @@ def test_only_the_newest_version_waits_for_a_busy_actor(engine, channels):
                 histories.append(told[0])
         new = [len(later) - len(earlier) for earlier, later in pairwise(histories)]
         assert newest >= 20
-        assert max(new) <= 2 * channels, f"between two requests it was told so often: {new}"
+        assert max(new) <= 3 * channels, f"between two requests it was told so often: {new}"
         line = messages(run, "busy")
         assert line.balanced
         assert line.sent == channels * newest
         assert set(lost(line)) == {"superseded"}
-        assert line.under_way <= 3 * channels, "handled with its request, under way, the newest"
+        assert line.under_way <= 4 * channels, "one with its request, two under way, the newest"
 
 
 def test_messages_without_a_version_are_never_replaced(engine):
@@ -309,7 +309,7 @@ def test_messages_to_an_actor_that_has_left_are_counted(engine):
         assert run.ledger().balanced
 
 
-@pytest.mark.parametrize("policy", ["raise", "drop", "retry", "restart", "shrink"])
+@pytest.mark.parametrize("policy", ["raise", "drop", "retry", "shrink"])
 def test_a_message_whose_handler_raises_is_counted_and_destroys_nobody(engine, policy):
     """The error is raised once, with its own type; the actor keeps what it knows."""
     sinks = rf.Actors.of(Sink, 2, name="sink", on_failure=policy)

@@ -47,7 +47,7 @@ def check(plan: Plan, history: History) -> None:
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(plans, histories)
 def test_a_run_resumes_bit_for_bit_wherever_it_was_cut(plan: Plan, history: History) -> None:
     """The same items, the same ledger, the same members, with members coming and going."""
