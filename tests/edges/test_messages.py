@@ -56,7 +56,7 @@ def test_no_more_messages_are_under_way_than_the_mailbox_takes(engine, times):
     sinks = slow_sinks(engine, mailbox=8)
     flow = beside(source(count=2).for_each(SendEach(sinks, times=times)), sinks)
     with flow.run(on(engine)) as run:
-        for _ in islice(run, 60):
+        for _ in islice((item for item in run if isinstance(item, int)), 60):
             line = messages(run)
             assert line.under_way <= 8 + times - 1
             assert line.balanced
@@ -98,7 +98,8 @@ def test_a_mailbox_holds_64_mebibytes(engine):
     sinks = slow_sinks(engine, 0.02)
     flow = beside(source().for_each(SendEach(sinks, load=16 * MIB)), sinks)
     with flow.run(on(engine)) as run:
-        most = max(messages(run).under_way for _ in islice(run, 12))
+        sent = (item for item in run if isinstance(item, int))
+        most = max(messages(run).under_way for _ in islice(sent, 12))
     assert 1 <= most <= 4 + 1
 
 
@@ -110,9 +111,10 @@ def test_only_the_steps_that_send_are_held_back(engine):
     silent = source("silent").for_each(lambda _: "silent")
     flow = rf.Union(sends, silent, rf.from_actors(sinks, "count").gather_async())
     with flow.run(on(engine, 1000.0)) as run:
-        items = [next(run) for _ in range(100)]
+        items: list[Any] = []
+        while items.count("silent") < 100:
+            items.append(next(run))
     assert items.count("sends") <= 10
-    assert items.count("silent") >= 85
 
 
 def test_one_activation_may_overdraw(engine):
