@@ -190,6 +190,19 @@ def test_newcomers_in_front_of_a_repartition_are_all_gathered(engine):
     assert sorted(items) == [(f"worker-{i}", n) for i in range(3) for n in range(3)]
 
 
+@pytest.mark.parametrize("slow", ["worker-0", "worker-1"])
+def test_rounds_over_helpers_wait_for_the_slower_source(slow):
+    """A fast source fills only what its own helpers need; the other one's get theirs."""
+    workers = rf.Actors.of(Numbered, 2, name="worker")
+    flow = rf.from_actors(workers).for_each(lambda x: x, max_concurrency=2).gather_sync()
+    with flow.run(rf.Sim(latency={slow: 50.0})) as run:
+        rounds = list(islice(run, 3))
+        assert run.ledger().balanced
+    for number, items in enumerate(rounds):
+        expected = [(f"worker-{i}", 2 * number + n) for i in range(2) for n in range(2)]
+        assert sorted(items) == expected
+
+
 @pytest.mark.parametrize("gather", ["gather_sync", "gather_async"])
 def test_nobody_waits_for_the_helpers_of_a_source_that_has_left(engine, gather):
     """A source with helpers of its own leaves; the others go on."""
