@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from rillflow.errors import BuildError
 from rillflow.flows.stream import EngineName, Stream, gives_of, require_positive
 from rillflow.graph import annotations as types
 from rillflow.graph.handles import ActorHandle, Background, Queue
 from rillflow.graph.node import Node, label_of
+from rillflow.scheduler.admit import admit_node
+from rillflow.scheduler.fresh import fresh_node
 from rillflow.types import FailurePolicy, Placement, Reaction
 
 if TYPE_CHECKING:
@@ -125,6 +127,41 @@ class Flow(Stream[T]):
         """Pair each item with the actor that made it (a tuple of handles if several)."""
         return Flow(self._transform("zip_with_source_actor", name=name))
 
+    def admit(
+        self,
+        *,
+        max_lag: int,
+        batch: int,
+        order: Literal["submission", "completion"] = "submission",
+        channel: str | None = None,
+        name: str | None = None,
+    ) -> Flow[T]:
+        """Ask the sources only for what may still be used while it is fresh; behind a gather.
+
+        Requests are made while accepted + under way < (max_lag + version + 1) * batch. A consumer
+        that makes a version of each `batch` items then never uses one older than `max_lag`, if
+        items go on in the order of their requests; with `order="completion"` that is so on average.
+        """
+        return Flow(admit_node(self.node, max_lag, batch, order, channel, name))
+
+    def fresh(
+        self,
+        *,
+        max_lag: int,
+        on_stale: Literal["drop", "wait", "mark"] = "drop",
+        size: Callable[[T], float] | None = None,
+        channel: str | None = None,
+        name: str | None = None,
+    ) -> Flow[T]:
+        """Look at the age of each item, in versions of the weights that it was made with.
+
+        What is older than `max_lag` is dropped (in the ledger as `stale`), or passed on and marked
+        (`ctx.lag` says how old it is); with "wait", newer items wait for older ones that are still
+        to come. Counters say how many items were fresh and stale and, by `size`, how long: to drop
+        what is old is to drop what took long.
+        """
+        return Flow(fresh_node(self.node, max_lag, on_stale, size, channel, name))
+
     def split(self, n: int = 2, *, buffer: int = 1) -> tuple[Flow[T], ...]:
         """`n` flows that each see every item once; no child runs more than `buffer` items ahead."""
         if isinstance(n, bool) or not isinstance(n, int) or n < 2:
@@ -198,7 +235,7 @@ class Flow(Stream[T]):
 
     def check(self) -> list[str]:
         """Everything that would make this flow fail, without starting anything."""
-        from rillflow.graph.check import problems
+        from rillflow.scheduler.run import problems
 
         return problems(self.node)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from rillflow.errors import CheckError
 from rillflow.graph.handles import Actors, CallableActor, Queue
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
@@ -22,18 +21,12 @@ from rillflow.graph.shippable import is_shippable, why_unshippable
 
 
 def problems(root: Node) -> list[str]:
-    """Everything that would make the flow behind `root` fail; nothing is started."""
-    return _problems(Program(root))
+    """Everything in the graph behind `root` that would make it fail; nothing is started."""
+    return problems_of(Program(root))
 
 
-def check(program: Program) -> None:
-    """Raise CheckError with every problem there is."""
-    found = _problems(program)
-    if found:
-        raise CheckError(found)
-
-
-def _problems(program: Program) -> list[str]:
+def problems_of(program: Program) -> list[str]:
+    """Everything in its graph that would make a program fail; nothing is started."""
     return [problem for find in CHECKS for problem in find(program)]
 
 

@@ -1,6 +1,7 @@
 """The one node type. A flow is a handle on a node; a program is the nodes behind its output.
 
-Nine kinds are all that scheduler and engines know; every other operator is derived from them.
+These kinds are all there are; every other operator is derived from them. What a kind does while a
+flow runs is told in one place, `scheduler/kinds.py`.
 
     actors     one shard per source actor                            (parallel)
     shards     a union or selection of the shards of other flows     (parallel)
@@ -11,6 +12,8 @@ Nine kinds are all that scheduler and engines know; every other operator is deri
     union      several streams into one
     enqueue    put each item on a bounded queue, and pass it on
     dequeue    take items from a queue
+    admit      hold back the requests of a gather by the version of its sources' weights
+    fresh      drop, mark or wait for items that were made with old weights
 """
 
 from __future__ import annotations
@@ -20,20 +23,9 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
-Kind = Literal[
-    "actors",
-    "shards",
-    "route",
-    "transform",
-    "gather",
-    "split",
-    "port",
-    "union",
-    "enqueue",
-    "dequeue",
-]
+Kind = str
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -123,6 +123,8 @@ class Gather(Step):
         for shard in self.shards:
             shard.warming = shard.hungry = False
             shard.actor.parked.clear()
+        if self.route is not None:
+            self.route.cut()
 
     def get_state(self, save: Saver) -> Any:
         holds: dict[int, int] = {}

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rillflow.graph.program import Program
+from rillflow.scheduler.admit import AdmitStep
+from rillflow.scheduler.fresh import FreshStep
 from rillflow.scheduler.gather import Gather
 from rillflow.scheduler.queue import DequeueStep, EnqueueStep
 from rillflow.scheduler.split import PortStep, SplitStep
@@ -27,6 +29,8 @@ STEPS: dict[str, type[Step]] = {
         UnionStep,
         EnqueueStep,
         DequeueStep,
+        AdmitStep,
+        FreshStep,
     )
 }
 

@@ -39,6 +39,8 @@ class Balance:
     """trained, stored, delivered, consumed"""
     dropped: dict[str, int]
     """by reason"""
+    marked: dict[str, int] = field(default_factory=dict)
+    """of all these: requests that somebody has marked, as `fresh` does what is stale"""
 
     @property
     def balanced(self) -> bool:
@@ -51,7 +53,8 @@ class Balance:
         parts += [f"{n} {what}" for what, n in self.done.items()]
         parts += [f"{n} dropped ({reason})" for reason, n in self.dropped.items()]
         where = f"{self.source} → {self.branch}" if self.branch else self.source
-        return f"{where}: {self.produced} produced = " + " + ".join(parts)
+        marked = "".join(f", {n} marked {what}" for what, n in self.marked.items())
+        return f"{where}: {self.produced} produced = " + " + ".join(parts) + marked
 
 
 @dataclass
@@ -65,6 +68,7 @@ class Account:
     held: int = 0
     done: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
+    marked: Counter[str] = field(default_factory=Counter)
     children: dict[str, Account] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     """the branches taken since the source"""
@@ -95,6 +99,7 @@ class Account:
                     self.held,
                     dict(self.done),
                     dict(self.dropped),
+                    dict(self.marked),
                 )
             ]
         lines = []
@@ -109,6 +114,7 @@ class Account:
                         self.held + line.held,
                         dict(self.done + Counter(line.done)),
                         dict(self.dropped + Counter(line.dropped)),
+                        dict(self.marked + Counter(line.marked)),
                     )
                 )
         return lines
@@ -122,6 +128,7 @@ class Account:
             "held": self.held,
             "done": dict(self.done),
             "dropped": dict(self.dropped),
+            "marked": dict(self.marked),
             "children": {name: child.state() for name, child in self.children.items()},
         }
 
@@ -130,6 +137,7 @@ class Account:
         self.branch, self.produced = state["branch"], state["produced"]
         self.in_flight, self.held = state["in_flight"], state["held"]
         self.done, self.dropped = Counter(state["done"]), Counter(state["dropped"])
+        self.marked = Counter(state["marked"])
         for name, child in state["children"].items():
             self.child(name).restore(child)
 

@@ -36,8 +36,9 @@ class Route:
 
     @property
     def bound(self) -> int:
-        """Items that may wait. They are dealt in turn per source shard, so no buffer can be more
-        than one item per shard ahead of another: a partition that needs an item always gets it."""
+        """Items that may wait for partitions. They are dealt in turn per source shard, so no buffer
+        can be more than one item per shard ahead of another: a partition that needs an item always
+        gets it."""
         return self.partitions * max(1, len(self.source.shards))
 
     def take(self, shard: Shard) -> Envelope | None:
@@ -47,7 +48,9 @@ class Route:
             shard.hungry = not self.ended
             shard.ended = self.ended
             return None
-        return buffer.popleft()
+        envelope = buffer.popleft()
+        envelope.release()  # with helpers of its own, a source goes on when one of them does
+        return envelope
 
     def payload(self, envelope: Envelope) -> Ref:
         """The item as it came, unread; one of a checkpoint has been read."""
@@ -56,7 +59,7 @@ class Route:
 
     def pump(self) -> None:
         """Take what the source has and feed the partitions that wait."""
-        while not self.ended and sum(map(len, self.buffers)) < self.bound:
+        while not self.ended and (self.per_shard or sum(map(len, self.buffers)) < self.bound):
             pulled = self.upstream()
             if type(pulled) is not Envelope:
                 if pulled is Blocked.ENDED:
@@ -65,7 +68,8 @@ class Route:
                     continue
                 break
             self._deal(pulled)
-            pulled.release()  # absorbed: the source may make the next
+            if not self.per_shard:
+                pulled.release()  # absorbed: the source may make the next
         if self.per_shard:
             self._end_helpers()
 
@@ -129,6 +133,12 @@ class Route:
     def held(self) -> list[tuple[Ticket, ...]]:
         """Tickets of the items that wait for a partition."""
         return [envelope.tickets for buffer in self.buffers for envelope in buffer]
+
+    def cut(self) -> None:
+        """Items that wait no longer keep their source waiting."""
+        for buffer in self.buffers:
+            for envelope in buffer:
+                envelope.release()
 
     def release(self) -> None:
         """The run is over."""

@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 from rillflow.engines.contract import Engine
 from rillflow.engines.registry import make_engine
 from rillflow.errors import BuildError, CheckError, EngineError, RunError
-from rillflow.graph.check import problems
+from rillflow.graph import check
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
@@ -34,6 +34,15 @@ T = TypeVar("T")
 State = Literal["new", "running", "ended", "failed", "stopped"]
 _PATIENCE = 2.0
 """seconds that `stop` waits for another thread which is inside user code of the driver"""
+
+
+def problems(root: Node) -> list[str]:
+    """Everything that would make the flow behind `root` fail; nothing is started."""
+    return _problems(Program(root))
+
+
+def _problems(program: Program) -> list[str]:
+    return [*check.problems_of(program), *kinds.problems(program)]
 
 
 class Run(Generic[T]):
@@ -56,7 +65,7 @@ class Run(Generic[T]):
             raise BuildError(f"a seed is a whole number; got {seed!r}.")
         self.program = Program(root)
         self.engine = make_engine(engine)
-        found = [*problems(root), *kinds.problems(self.program)]
+        found = _problems(self.program)
         if found:
             raise CheckError(found)
         self.trace: list[tuple[Any, ...]] = []

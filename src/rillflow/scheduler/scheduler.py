@@ -264,15 +264,19 @@ class Scheduler:
             "answer will come.\n  " + "\n  ".join(lines)
         )
 
-    def lag_of(self, tickets: tuple[Ticket, ...]) -> int:
-        """By how many versions the oldest of these requests is behind the newest there are."""
+    def lag_of(self, tickets: tuple[Ticket, ...], only: str | None = None) -> int:
+        """By how many versions the oldest of these requests is behind the newest there are.
+
+        A request that was made before there was any version has version 0. With `only`, versions of
+        that channel count.
+        """
         newest, actors, oldest = self.fleet.office.newest, self.fleet.actors, 0
         for ticket in tickets:
             group = actors[ticket.actor].group
-            for channel, version in ticket.versions.items():
-                message = newest.get((group, channel))
-                if message is not None and message.version is not None:
-                    oldest = max(oldest, message.version - version)
+            for (other, channel), message in newest.items():
+                wanted = only is None or channel == only
+                if other == group and wanted and message.version is not None:
+                    oldest = max(oldest, message.version - ticket.versions.get(channel, 0))
         return oldest
 
     # -- measuring -----------------------------------------------------------------------------

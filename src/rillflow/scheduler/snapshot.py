@@ -137,6 +137,8 @@ def restore(driver: Driver, scheduler: Scheduler, state: dict[str, Any]) -> None
     _same_names("operators", set(steps), set(state["operators"]))
     queues = {queue.name: queue for queue in scheduler.queues.values()}
     _same_names("queues", set(queues), set(state["queues"]))
+    groups = set(scheduler.program.group_names.values())
+    _same_names("groups of actors", groups, set(state["members"]))
     _restore_members(scheduler)
     for name, saved in state["queues"].items():
         queues[name].set_state(saved, load)

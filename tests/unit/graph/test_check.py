@@ -22,9 +22,8 @@ from rillflow.flows.merge import Concurrently, Union
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.queues import Dequeue, Enqueue
 from rillflow.flows.sources import from_actors, from_items, from_iterators, from_range
-from rillflow.graph.check import CHECKS, check, problems
+from rillflow.graph.check import CHECKS, problems
 from rillflow.graph.handles import Actors, Background, Queue
-from rillflow.graph.program import Program
 from rillflow.graph.shippable import is_shippable, why_unshippable
 
 LOCK = threading.Lock()
@@ -98,7 +97,7 @@ def test_the_usual_plans_have_no_problems(plan: Callable[[Actors], Flow[Any]]) -
     flow = plan(Actors.of(Worker, 8, name="worker"))
     assert found(flow) == []
     assert flow.check() == []
-    check(Program(flow.node))
+    flow.run("sim")
 
 
 def test_a_flow_on_256_workers_is_checked_in_under_50_ms() -> None:
@@ -144,7 +143,7 @@ def test_every_problem_is_reported_at_once() -> None:
         output_indexes=[0],
     )
     with pytest.raises(CheckError) as caught:
-        check(Program(flow.node))
+        flow.run("sim")
     assert caught.value.problems == found(flow)
     assert len(caught.value.problems) == 4
     for phrase in ("names are unique", "child of a split", "nothing fills 'lost'", "self.held"):
