@@ -88,7 +88,9 @@ def per_result(repeats: int) -> Iterator[Figure]:
         steps = [run.__next__, raw.step]
         for step in steps:
             seconds_for(step, 500)
-        ours, theirs = interleaved([partial(seconds_for, step, items) for step in steps], 3 * repeats)
+        ours, theirs = interleaved(
+            [partial(seconds_for, step, items) for step in steps], 3 * repeats
+        )
         ratio = statistics.median(o.cpu / t.cpu for o, t in zip(ours, theirs, strict=True))
         yield figure(
             "driver_cpu_per_result", ratio, "flow / raw sockets", "<= 4.5",

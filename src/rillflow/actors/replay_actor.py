@@ -72,6 +72,8 @@ class ReplayActor:
         columns = {**sample.columns, "keys": sample.keys + self.first_key}
         if sample.weights is not None:
             columns["weights"] = sample.weights
+        for column in columns.values():
+            column.flags.writeable = False  # the batch's own: nobody need copy it
         return SampleBatch({name: column[None] for name, column in columns.items()})
 
     def update_priorities(self, keys: Array, priorities: Array) -> None:
