@@ -14,7 +14,7 @@ from typing import Any
 import cloudpickle
 from a3c_work import Worker, gradient
 
-from rillflow.engines.contract import ActorSpec, Completed
+from rillflow.engines.contract import ActorSpec, Completed, Port
 from rillflow.engines.local import Local
 from rillflow.graph.handles import Actors
 from rillflow.types import ActorInfo
@@ -166,30 +166,31 @@ class OnOurEngine(ByHand):
         self.engine.open(0)
         self.version = self.number = 0
         self.ready: list[Any] = []
+        self.ports: dict[str, Port] = {}
         group = Actors.of(Worker, workers, work)
         code = cloudpickle.dumps((Worker, (work,), {}))
         for handle in group:
             name = f"worker-{handle.index}"
             info = ActorInfo(name, handle.index, incarnation=0, seed=0)
-            self.engine.start(ActorSpec(info, "process", code, handle))
-            self.engine.install(name, "a3c", cloudpickle.dumps(("sample", [])))
-            self._ask(name)
+            port = self.ports[name] = self.engine.start(ActorSpec(info, "process", code, handle))
+            port.send(("install", "a3c", cloudpickle.dumps(("sample", []))))
+            self._ask(port)
 
-    def _ask(self, name: str) -> None:
+    def _ask(self, port: Port) -> None:
         self.number += 1
-        self.engine.request(name, self.number, "a3c", self.number)
+        port.send(("request", self.number, "a3c", self.number, ()))
 
     def step(self) -> None:
         while not self.ready:
-            self.ready = self.engine.wait(None)
+            self.ready = [e for e in self.engine.wait(None) if isinstance(e, Completed)]
         event = self.ready.pop()
-        assert isinstance(event, Completed)
         assert event.payload is not None
         event.payload.get()
         self.version += 1
-        weights = self.engine.put((self.version,))
-        self.engine.tell(event.actor, "set_weights", weights, True, self.version)
-        self._ask(event.actor)
+        port = self.ports[event.actor]
+        order = ("tell", "set_weights", False, "set_weights", self.version)
+        port.send(order, port.pack(self.version))
+        self._ask(port)
         self.engine.flush()
 
     def close(self) -> None:

@@ -55,3 +55,44 @@ def with_work(repeats: int) -> Iterator[Figure]:
         ray_wait_items_per_s=round(items / statistics.median(loop)),
         load=load(),
     )  # fmt: skip
+
+
+def driver_cost(repeats: int) -> Iterator[Figure]:
+    """No work, four workers, 1 KB each way: processor time of the driver's thread per result."""
+    import driver_cost as same
+
+    items = 300
+    by_hand = RayArrays()
+    with same.flow().run("ray") as run:
+        steps = [run.__next__, by_hand.step]
+        for step in steps:
+            seconds_for(step, 100)
+        flow, loop = interleaved([partial(seconds_for, step, items) for step in steps], 3 * repeats)
+    by_hand.close()
+    ratio = statistics.median(f.cpu / w.cpu for f, w in zip(flow, loop, strict=True))
+    yield figure(
+        "driver_cpu_per_result_ray", ratio, "flow / ray.wait by hand", "<= 1.15",
+        flow_us=round(1e6 * statistics.median(f.cpu for f in flow) / items, 1),
+        by_hand_us=round(1e6 * statistics.median(w.cpu for w in loop) / items, 1),
+        load=load(),
+    )  # fmt: skip
+
+
+class RayArrays(RayLoop):
+    """The same loop with arrays of 1 KB and four workers."""
+
+    def __init__(self) -> None:
+        import driver_cost as same
+        import ray
+
+        self.ray = ray
+        remote = ray.remote(same.Worker)
+        self.actors = [remote.options(num_cpus=0).remote() for _ in range(same.WORKERS)]
+        self.pending = {actor.sample.remote(): actor for actor in self.actors}
+
+    def step(self) -> None:
+        (ready, *_), _ = self.ray.wait(list(self.pending), num_returns=1)
+        actor = self.pending.pop(ready)
+        item = self.ray.get(ready)
+        actor.set_weights.remote(item)
+        self.pending[actor.sample.remote()] = actor

@@ -19,7 +19,9 @@ from pathlib import Path
 import a3c_local
 import a3c_ray
 import build
+import driver_cost
 import idle
+import many_workers
 import prediction
 import sim_speed
 import straggler
@@ -37,6 +39,8 @@ def questions(ray: bool) -> dict[str, Question]:
         "idle": idle.waiting_flow,
         "a3c_local": a3c_local.with_work,
         "own_cost": a3c_local.without_work,
+        "driver_cost": driver_cost.per_result,
+        "many_workers": many_workers.scaling,
         "straggler": straggler.others_keep_their_rate,
         "sim_speed": sim_speed.thousand_workers,
         "prediction": prediction.against_measured,
@@ -44,6 +48,7 @@ def questions(ray: bool) -> dict[str, Question]:
     }
     if ray:  # last: Ray's own processes would disturb the others
         found["a3c_ray"] = a3c_ray.with_work
+        found["driver_cost_ray"] = a3c_ray.driver_cost
     return found
 
 
@@ -67,7 +72,7 @@ def main() -> int:
         chosen = {arguments.only: chosen[arguments.only]}
     figures = []
     for name, question in chosen.items():
-        if name in ("transfer", "a3c_ray") and not arguments.skip_ray:
+        if name in ("transfer", "a3c_ray", "driver_cost_ray") and not arguments.skip_ray:
             _once(start_ray)
         for figure in question(max(1, arguments.repeats)):
             print(figure.line(), flush=True)

@@ -138,6 +138,11 @@ class Flow(Stream[T]):
     ) -> Flow[T]:
         """Ask the sources only for what may still be used while it is fresh; behind a gather.
 
+        >>> import rillflow as rf
+        >>> numbers = rf.from_range(6, 2).gather_async(num_async=3)
+        >>> numbers.admit(max_lag=1, batch=3).take(6, engine="sim")
+        [0, 1, 2, 3, 4, 5]
+
         Requests are made while accepted + under way < (max_lag + version + 1) * batch. A consumer
         that makes a version of each `batch` items then never uses one older than `max_lag`, if
         items go on in the order of their requests; with `order="completion"` that is so on average.
@@ -154,6 +159,11 @@ class Flow(Stream[T]):
         name: str | None = None,
     ) -> Flow[T]:
         """Look at the age of each item, in versions of the weights that it was made with.
+
+        >>> import rillflow as rf
+        >>> numbers = rf.from_range(4, 2).gather_async()
+        >>> numbers.fresh(max_lag=2, on_stale="mark").take(4, engine="sim")
+        [0, 2, 1, 3]
 
         What is older than `max_lag` is dropped (in the ledger as `stale`), or passed on and marked
         (`ctx.lag` says how old it is); with "wait", newer items wait for older ones that are still
