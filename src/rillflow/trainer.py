@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from rillflow.engines.base import Engine
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.rl.config import AlgorithmConfig, replaced
 from rillflow.runs.algorithm import find_algorithm
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.interrupts import Interrupts
@@ -25,6 +26,8 @@ def resume(
     listeners: Iterable[Listener] = (),
     interrupts: Interrupts | None = None,
     keeper: Keeper | None = None,
+    num_workers: int | None = None,
+    adopt: bool = False,
 ) -> Outcome:
     """Train on from the newest checkpoint that is whole, with the run's own settings.
 
@@ -33,30 +36,41 @@ def resume(
         until: other limits than those it began with.
         engine: another engine than the one it ran on.
         listeners: as in `run_job`.
-        interrupts: as in `run_job`.
+        interrupts: as in `run_job`; by default they are heard here, while it lasts.
         keeper: how often to save; by default as `Keeper` does.
+        num_workers: another number of workers than it began with.
+        adopt: go on from a checkpoint of another run, if there is no keeper that says so.
     """
-    job = job_of(directory, until, engine)
-    keeper = keeper or Keeper(directory)
-    checkpoint = keeper.newest()
-    return run_job(
-        job, listeners=listeners, interrupts=interrupts, keeper=keeper, checkpoint=checkpoint
-    )
+    job = job_of(directory, until, engine, num_workers)
+    with ExitStack() as stack:
+        if keeper is None:
+            keeper = stack.enter_context(Keeper(directory, adopt=adopt))
+        checkpoint = keeper.newest()
+        if interrupts is None:
+            interrupts = stack.enter_context(Interrupts())
+        return run_job(
+            job, listeners=listeners, interrupts=interrupts, keeper=keeper, checkpoint=checkpoint
+        )
 
 
 def job_of(
     directory: RunDirectory,
     until: Mapping[str, float] | None = None,
     engine: str | Engine | None = None,
+    num_workers: int | None = None,
 ) -> Job:
-    """What a run's directory says it was asked to do."""
+    """What a run's directory says it was asked to do, but for what is given here."""
     about = directory.about
     name = about["algorithm"]
     module = find_algorithm(name)
+    config = settings_from(module.Config, about["config"])
+    if num_workers is not None:
+        config = replaced(config, {"num_workers": num_workers})
+        config.validate()
     return Job(
         name,
         module,
-        settings_from(module.Config, about["config"]),
+        config,
         dict(about["until"] if until is None else until),
         about["seed"],
         engine or about["engine"],

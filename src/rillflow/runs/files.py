@@ -10,19 +10,28 @@ from pathlib import Path
 from typing import Any
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a file: a reader sees the old one or the new one, never half of it."""
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Replace a file: a reader sees the old one or the new one, never half of it.
+
+    A durable one is the new one even if the machine loses its power a moment later.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 
 
-def write_json(path: Path, data: Mapping[str, Any], *, indent: int | None = None) -> None:
+def write_json(
+    path: Path, data: Mapping[str, Any], *, indent: int | None = None, durable: bool = False
+) -> None:
     """Replace a file by an object of JSON."""
-    write_text(path, to_json(data, indent=indent) + "\n")
+    write_text(path, to_json(data, indent=indent) + "\n", durable=durable)
 
 
 def read_json(path: Path) -> dict[str, Any]:
