@@ -106,7 +106,7 @@ def test_a_disk_that_stays_full_is_told_at_the_end(path: Path, disk: Disk) -> No
     disk.room = 0
     with pytest.warns(UserWarning, match="cannot be written"):
         file.add(row(0))
-    with pytest.warns(UserWarning, match="lacks the last 1 rows"):
+    with pytest.warns(UserWarning, match="lacks 1 rows"):
         file.close()
     assert numbers(path) == []
 

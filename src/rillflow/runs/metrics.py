@@ -65,7 +65,7 @@ class MetricsFile:
             self._flush()
         if self._waiting:
             lost = self._lost + len(self._waiting)
-            warnings.warn(f"{self.path} lacks the last {lost} rows: see above", stacklevel=3)
+            warnings.warn(f"{self.path} lacks {lost} rows that the disk did not take", stacklevel=3)
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
