@@ -294,15 +294,22 @@ def test_one_of_several_policies_leaves_the_others_alone() -> None:
     assert all(np.isfinite(array).all() for own in weights.values() for array in own.values())
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("algorithm", [ppo, dqn], ids=["ppo", "dqn"])
-def test_a_gpu_leaves_them_out_without_being_asked(algorithm: Any) -> None:
-    one = learner(algorithm, "torch", num_gpus=1)
-    one.train(batch(algorithm, 0))
+@pytest.mark.parametrize("gpu", [False, True], ids=["as on a gpu", "gpu"])
+def test_a_gpu_leaves_them_out_without_being_asked(algorithm: Any, gpu: bool) -> None:
+    """The optimiser does; the processor's can, too."""
+    if gpu and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    one, same = (learner(algorithm, "torch", num_gpus=int(gpu)) for _ in range(2))
+    one.looks = False
+    for each in (one, same):
+        each.train(batch(algorithm, 0))
     before = learned(one)
     with pytest.warns(UserWarning, match="left out"):
         result = one.train(poisoned(algorithm, math.nan))
     assert result.stats == {COUNT: 1.0}
     assert equal(learned(one), before)
-    one.train(batch(algorithm, 1))
+    for each in (one, same):
+        each.train(batch(algorithm, 1))
     assert not equal(learned(one), before)
+    assert equal(learned(one), learned(same))

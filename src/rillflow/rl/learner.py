@@ -49,6 +49,8 @@ class Learner(LearnerBase):
         """the policy, and its copies on further devices"""
         self.policy = self.policies[0]
         self.device = self.policy.device
+        self.looks = self.device.type == "cpu"
+        """whether each step looks at its numbers: to look at those of a GPU is to wait for it"""
         self.parameters = dict(self.policy.model.named_parameters())
         self.optimizer = torch.optim.Adam(
             self.parameters.values(), lr=config.lr, eps=config.adam_epsilon, fused=True
@@ -138,12 +140,11 @@ class Learner(LearnerBase):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.config.learning_rate(self._updates())
         size: Any = self._clip() + (loss.detach() if isinstance(loss, torch.Tensor) else loss)
-        if self.device.type == "cpu":
+        if self.looks:
             size = float(size)
             if math.isfinite(size):
                 self.optimizer.step()
-        else:
-            # to ask a GPU is to wait for it: there the optimiser itself leaves the step out
+        else:  # the optimiser itself leaves the step out, on the device
             skip = size.isfinite().logical_not().float().reshape(())
             self.optimizer.found_inf = skip  # type: ignore[attr-defined]
             self.optimizer.step()

@@ -1,12 +1,14 @@
 """The directory of a run: what it is, what it does now, what it has done.
 
-RUN/run.json        what was asked for: algorithm, environment, settings, limits, versions, machine
+RUN/run.json        what was asked for: algorithm, environment, settings, limits, versions, machine;
+                    and the run's id, which stands in each of its checkpoints, too
 RUN/graph.json      the dataflow, and graph.svg its picture
-RUN/metrics.jsonl   a line for each result of training
+RUN/metrics.jsonl   a line for each result of training; of more than ten thousand, for some of them
 RUN/status.json     the run now, replaced about once a second
-RUN/policy.npz      the trained policy, as `Trained.save` writes it; of several agents, policies/
+RUN/policy.npz      the policy, as `Trained.save` writes it, renewed with each checkpoint;
+                    policies/ of several agents
 RUN/curve.png       its learning curve
-RUN/checkpoints/    what a run goes on from
+RUN/checkpoints/    what a run goes on from, whatever becomes of the other files
 RUN/.lock           held while a process writes here
 """
 

@@ -107,7 +107,7 @@ def run_job(
     progress, history = Progress(), History()
     run = flow.run(job.engine, seed=job.seed)
     if keeper is not None and checkpoint is not None:
-        keeper.restore(checkpoint, run, progress)
+        keeper.restore(checkpoint, run, progress, flow)
         for row in rows_in(keeper.directory.metrics):
             history.append(row)
 

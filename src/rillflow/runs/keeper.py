@@ -17,7 +17,7 @@ from rillflow.checkpoint import CheckpointNotSaved, CheckpointStore, UnsavableSt
 from rillflow.errors import RillflowError, RunError
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.finite import nonfinite, nonfinite_array
-from rillflow.runs.metrics import cut_rows
+from rillflow.runs.repair import no_checkpoint, repaired
 from rillflow.runs.waits import Overdue, Waits, can_be_bounded, state_within
 
 if TYPE_CHECKING:
@@ -83,22 +83,10 @@ class Keeper:
         """What the run goes on from; a run that has saved nothing cannot."""
         found = self.store.newest()
         if found is None:
-            raise RunError(self._nothing())
+            raise no_checkpoint(self.directory)
         return found
 
-    def _nothing(self) -> str:
-        where, policy = self.directory, self.directory.policy
-        command = f"rillflow train {self.about.get('algorithm')} {self.about.get('env')}"
-        kept = (
-            f" Its policy is there, though: `rillflow evaluate {where}`." if policy.exists() else ""
-        )
-        return (
-            f"{where} has no checkpoint: it ended before its first save, or they were removed. "
-            f"Begin anew with `{command}`, or put its checkpoints back into "
-            f"{where.checkpoints}.{kept}"
-        )
-
-    def restore(self, checkpoint: Checkpoint, run: Run[Any], progress: Progress) -> None:
+    def restore(self, checkpoint: Checkpoint, run: Run[Any], progress: Progress, flow: Any) -> None:
         """Bring a run that has not begun, and what is counted, to where the checkpoint was made.
 
         What else is in the directory follows it, and what had to be repaired there is told.
@@ -112,19 +100,10 @@ class Keeper:
         progress.set_state(state["progress"])
         self.rows = state["rows"]
         self._saved_steps = checkpoint.step
-        repairs = self._repaired(state["progress"]["seconds"], state.get("metrics_bytes", 0))
+        repairs = repaired(self.directory, state, flow)
         if repairs:
             told = "; ".join(repairs)
             warnings.warn(f"{self.directory}: repaired to go on: {told}", stacklevel=3)
-
-    def _repaired(self, seconds: float, wrote: int) -> list[str]:
-        metrics = self.directory.metrics
-        cut = cut_rows(metrics, seconds)
-        lost = wrote - cut.bytes
-        return [
-            *([f"removed {cut.torn} torn lines of {metrics.name}"] if cut.torn else []),
-            *([f"{lost:,} bytes of rows of {metrics.name} are lost"] if lost > 0 else []),
-        ]
 
     # -- saving --------------------------------------------------------------------------------
 

@@ -67,22 +67,24 @@ class Waits:
     def _bounded(self, timeout: float | None) -> list[Event]:
         if timeout == 0.0:
             return self._wait(timeout)
-        began = time.monotonic()
+        began = now = time.monotonic()
+        left = timeout
         while True:
-            now = time.monotonic()
+            piece = left
+            if self._interrupts is not None and (piece is None or piece > _LOOK):
+                piece = _LOOK
             ends = self._ends(began)
-            if ends is not None and now >= ends:
-                raise Overdue(f"{self.hung()} did not answer")
-            moments = [_LOOK] if self._interrupts is not None else []
-            moments += [] if timeout is None else [began + timeout - now]
-            moments += [] if ends is None else [ends - now]
-            piece = max(0.0, min(moments)) if moments else None
+            if ends is not None:
+                if now >= ends:
+                    raise Overdue(f"{self.hung()} did not answer")
+                piece = ends - now if piece is None else min(piece, ends - now)
             events = self._wait(piece)
-            took = time.monotonic() - now
-            if events or piece is None or took < 0.9 * piece:
+            if events or piece is None or piece == left:
                 return events
-            if timeout is not None and now + took >= began + timeout:
+            now, before = time.monotonic(), now
+            if now - before < 0.9 * piece:  # something happened, though nothing to tell of
                 return events
+            left = None if timeout is None else max(0.0, began + timeout - now)
 
     def _ends(self, began: float) -> float | None:
         """When this wait ends at the latest."""
