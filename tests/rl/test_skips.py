@@ -129,10 +129,24 @@ def test_too_many_in_a_row_are_one_error(framework: str) -> None:
         lessons(one, bad, bad)
     assert times_told(told) == 1
     with pytest.raises(
-        rf.RunError, match=r"3 steps .* in a row .*max_nonfinite_steps=3.* weights are those"
+        rf.RunError, match=r"3 batches in a row .*max_nonfinite_steps=3.* weights are those"
     ):
         one.train(bad)
     assert equal(learned(one), before)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_one_bad_batch_is_one_however_many_steps_are_made_of_it(framework: str) -> None:
+    """One reward that is not finite spoils all of its batch: advantages are standardised."""
+    one = learner(ppo, framework, max_nonfinite_steps=2)
+    with pytest.warns(UserWarning, match="left out") as told:
+        result = one.train(poisoned(ppo, math.nan), 4, 16)
+    assert result.stats == {COUNT: 4 * 128 / 16}
+    assert times_told(told) == 1
+    assert one.train(batch(ppo), 4, 16).stats["policy_loss"]
+    one.train(poisoned(ppo, math.nan), 4, 16)
+    with pytest.raises(rf.RunError, match="2 batches in a row"):
+        one.train(poisoned(ppo, math.nan), 4, 16)
 
 
 def test_a_finite_step_between_begins_the_count_anew() -> None:
@@ -236,7 +250,7 @@ def test_a_run_goes_on_and_counts_them() -> None:
 def test_a_run_of_nothing_but_them_ends_with_one_error() -> None:
     with (
         pytest.warns(UserWarning, match="left out"),
-        pytest.raises(rf.RunError, match=r"10 steps of the optimiser in a row"),
+        pytest.raises(rf.RunError, match=r"10 batches in a row"),
     ):
         rf.train(
             "ppo", "CartPole-v1", engine="sim", until={"steps": 3200},

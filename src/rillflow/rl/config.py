@@ -50,8 +50,8 @@ class AlgorithmConfig:
     grad_clip: float | None = 0.5
     """largest norm of a gradient; None: as it is"""
     max_nonfinite_steps: int = 10
-    """optimiser steps in a row whose loss or gradient is not finite, before the run ends with an
-    error; each of them is left out"""
+    """training steps in a row without a loss and a gradient that are finite, before the run ends
+    with an error; until then they are left out"""
     hidden: tuple[int, ...] = (64, 64)
     """sizes of the hidden layers"""
     num_learner_threads: int = 1

@@ -17,7 +17,7 @@ from rillflow.rl.results import TrainStats
 COUNT = "nonfinite_steps"
 """among the figures of a training result: steps left out so far, once there is one"""
 _QUIET = 100
-"""steps made in a row after which the next one that is left out is told anew"""
+"""batches without such a step after which the next one is told anew"""
 
 
 class Skips:
@@ -29,48 +29,48 @@ class Skips:
     def __init__(self, config: AlgorithmConfig) -> None:
         self.config = config
         self.count = 0
-        """so far"""
+        """steps left out so far"""
         self._in_a_row = 0
+        """batches of which no step was made"""
         self._quiet = _QUIET
 
     def see(self, sizes: Sequence[float]) -> list[bool]:
-        """Which steps were made, by the size of each: its loss plus the norm of its gradient.
+        """Which steps of a batch were made, by their sizes: the loss plus the gradient's norm.
+
+        One number that is not finite may spoil all steps of its batch, so batches are what is
+        counted in a row.
 
         Raises:
-            RunError: `max_nonfinite_steps` in a row were not.
+            RunError: of `max_nonfinite_steps` batches in a row no step was made.
         """
         made = list(map(math.isfinite, sizes))
-        if made and all(made):
+        if any(made):
             self._in_a_row = 0
-            self._quiet += len(made)
+        if all(made):
+            self._quiet += 1
             return made
-        for fine in made:
-            if fine:
-                self._in_a_row = 0
-                self._quiet += 1
-            else:
-                self._skip()
-        return made
-
-    def _skip(self) -> None:
-        self.count += 1
-        self._in_a_row += 1
+        self.count += made.count(False)
+        self._in_a_row += not any(made)
         if self._in_a_row >= self.config.max_nonfinite_steps:
-            raise RunError(
-                f"{self._in_a_row} steps of the optimiser in a row had a loss or a gradient that "
-                f"is not finite, and max_nonfinite_steps={self.config.max_nonfinite_steps}. None "
-                "of them was made: the weights are those from before. Look for rewards and "
-                "observations that are inf or nan and for a division by 0 in the loss; a smaller "
-                f"lr (now {self.config.lr:g}) or grad_clip (now {self.config.grad_clip}) may help."
-            )
+            raise self._error()
         if self._quiet >= _QUIET:
             warnings.warn(
                 "a loss or a gradient is not finite: the step is left out, weights and optimiser "
-                f"stay as they are ({COUNT} counts such steps; max_nonfinite_steps="
-                f"{self.config.max_nonfinite_steps} in a row end the run)",
-                stacklevel=4,
+                f"stay as they are ({COUNT} counts such steps; {self.config.max_nonfinite_steps} "
+                "batches in a row without any other end the run)",
+                stacklevel=3,
             )
         self._quiet = 0
+        return made
+
+    def _error(self) -> RunError:
+        return RunError(
+            f"{self._in_a_row} batches in a row gave no loss and gradient that is finite, and "
+            f"max_nonfinite_steps={self.config.max_nonfinite_steps}. Nothing was learned from "
+            "them: the weights are those from before. Look for rewards and observations that are "
+            "inf or nan and for a division by 0 in the loss; a smaller lr (now "
+            f"{self.config.lr:g}) or grad_clip (now {self.config.grad_clip}) may help."
+        )
 
     def tell(self, result: TrainStats) -> TrainStats:
         """A result with the count among its figures, if there is something to count."""
