@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from rillflow.runs.facts import settings_of
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
-from rillflow.runs.listeners import JsonlLogger
+from rillflow.runs.listeners import JsonlLogger, Listener
 from rillflow.runs.metrics import rows_in
 from rillflow.runs.waits import Overdue, Waits, state_within
 from rillflow.trainer import resume
@@ -89,12 +89,12 @@ def run(
     steps: int | None = None,
     interrupts: Interrupts | None = None,
     on_row: Callable[[dict[str, float]], None] | None = None,
-    **more: Any,
+    listeners: Sequence[Listener] = (),
 ) -> Outcome:
-    listeners = [JsonlLogger(directory.metrics)]
+    listeners = [JsonlLogger(directory.metrics), *listeners]
     with directory, Keeper(directory, seconds=None, steps=steps) as keeper:
         return run_job(
-            job, listeners=listeners, keeper=keeper, interrupts=interrupts, on_row=on_row, **more
+            job, listeners=listeners, keeper=keeper, interrupts=interrupts, on_row=on_row
         )
 
 
@@ -201,6 +201,22 @@ def test_a_run_that_fails_before_its_first_result_saves_nothing(
     assert before.path == after.path
 
 
+class Killer(Listener):
+    """Kills a worker after so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_start(self, run: Any, flow: Any) -> None:
+        self.run = run
+
+    def on_row(self, row: Any) -> None:
+        if row["steps"] > self.steps:
+            pid = self.run.workers()["worker-1"]["pid"]
+            if pid is not None:  # it may take a moment until it is known to be gone
+                os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.proc
 def test_where_a_worker_is_lost_the_policy_is_saved_and_the_older_checkpoint_kept(
     tmp_path: Path,
@@ -208,28 +224,11 @@ def test_where_a_worker_is_lost_the_policy_is_saved_and_the_older_checkpoint_kep
     """A state without the worker's would be the newest, and nothing could go on from it."""
     job = work()
     directory = directory_of(job, tmp_path)
-    built = job.build()
-
-    def kill(row: dict[str, float]) -> None:
-        if row["steps"] > 1000 and not killed:
-            killed.append(next(iter(pids())))
-            os.kill(killed[0], signal.SIGKILL)
-
-    def pids() -> list[int]:
-        import subprocess
-
-        found = subprocess.run(
-            ["pgrep", "-P", str(os.getpid()), "-f", "engines.worker"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        return [int(pid) for pid in found.stdout.split()]
-
-    killed: list[int] = []
     with (
-        pytest.warns(UserWarning, match=r"the states of worker-. are lost; the newest is of step"),
+        pytest.warns(UserWarning, match=r"the states of worker-1 are lost; the newest is of step"),
         pytest.raises(rf.WorkerLost),
     ):
-        run(job, directory, steps=400, on_row=kill, built=built)
+        run(job, directory, steps=400, listeners=[Killer(1000)])
     newest = newest_checkpoint(directory.checkpoints)
     assert newest is not None
     assert "failed" not in newest.facts

@@ -123,7 +123,10 @@ class RunDirectory:
         for path, manifest in CheckpointStore(self.checkpoints).checkpoints():
             about = manifest.facts.get("about")
             if isinstance(about, dict) and about.get("format") == FORMAT:
-                write_json(self.path / "run.json", about, indent=2, durable=True)
+                try:
+                    write_json(self.path / "run.json", about, indent=2, durable=True)
+                except OSError as error:
+                    raise _unwritable(self.path, error) from None
                 warnings.warn(f"{self}: wrote run.json again, from {path.name}", stacklevel=3)
                 return about
         return {}

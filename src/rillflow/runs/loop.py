@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from rillflow.engines.run import Run
 
 
+_BEGINNING = 30.0
+"""seconds by which the first result may come too late: processes have to start"""
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a loop ended."""
@@ -57,10 +61,11 @@ class Loop:
 
     def run(self, until: Mapping[str, float]) -> Ending:
         """Until a limit is reached, `stop` or the user says so, or the stream of results ends."""
-        if "seconds" in until:
-            self._waits.deadline = self._progress.begin + until["seconds"]
+        deadline = self._progress.begin + until["seconds"] if "seconds" in until else None
+        self._waits.deadline = None if deadline is None else deadline + _BEGINNING
         try:
             for result in self._run:
+                self._waits.deadline = deadline
                 row = _row(self._progress, result)
                 self._heard(row)
                 if self._keeper is not None:
