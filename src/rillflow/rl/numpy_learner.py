@@ -44,6 +44,8 @@ class NumpyLearner(LearnerBase):
     ) -> None:
         super().__init__(config)
         self._postprocess, self._loss = postprocess, loss
+        self._losses: tuple[str, ...] | None = None
+        """names of the figures that are losses"""
         self.network = Network(spec, seed)
         self.optimizer = self._new_optimizer()
         self.rng = np.random.default_rng(seed)
@@ -74,8 +76,7 @@ class NumpyLearner(LearnerBase):
         """The loss's figures on a batch, without learning from it."""
         with blas_threads(self.config.num_learner_threads):
             figures = self._gradient(self._rows(batch), None)
-            size = clip_norm(self.network.gradient, None) + _loss_in(figures)
-        return _result(batch.steps, [figures], [math.isfinite(size)])
+        return _result(batch.steps, [figures], [math.isfinite(self._size(figures, None))])
 
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
         """Gradients of the loss on a batch, without applying them."""
@@ -115,11 +116,21 @@ class NumpyLearner(LearnerBase):
 
     def _step(self, figures: Figures) -> float:
         """A step of the optimiser, if loss and gradient are finite; the size of both together."""
-        size = clip_norm(self.network.gradient, self.config.grad_clip) + _loss_in(figures)
+        size = self._size(figures, self.config.grad_clip)
         if math.isfinite(size):
             if self.config.final_lr is not None:
                 self.optimizer.lr = self.config.learning_rate(self.optimizer.steps)
             self.optimizer.step(self.network.gradient)
+        return size
+
+    def _size(self, figures: Figures, clip: float | None) -> float:
+        """Shorten the gradient; the length that it had, plus the losses among the figures."""
+        size = clip_norm(self.network.gradient, clip)
+        if figures:
+            if self._losses is None:  # looked for once: each step has the same figures
+                self._losses = tuple(name for name in figures if name.endswith("loss"))
+            for name in self._losses:
+                size += figures[name]
         return size
 
     # -- weights and state ---------------------------------------------------------------------
@@ -178,15 +189,6 @@ class NumpyLearner(LearnerBase):
             name: {"step": step.copy(), **{key: arrays[name] for key, arrays in named.items()}}
             for name in self.network.weights
         }
-
-
-def _loss_in(figures: Figures) -> float:
-    """The losses among the figures; finite only if all of them are."""
-    total = 0.0
-    for name in figures:
-        if name.endswith("loss"):
-            total += figures[name]
-    return total
 
 
 def _result(steps: int, figures: list[Figures], made: Sequence[bool]) -> TrainStats:
