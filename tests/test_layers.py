@@ -75,6 +75,7 @@ MAY_IMPORT = {
     "web": {"errors", "graph"},
     "runs": {
         "__version__",
+        "bounded",
         "errors",
         "graph",
         "engines",
@@ -111,7 +112,7 @@ MAY_IMPORT = {
         "web",
         "trainer",
     },
-    "trainer": {"engines", "scheduler", "rl", "runs"},
+    "trainer": {"consent", "engines", "errors", "scheduler", "rl", "runs"},
     "__main__": {"cli"},
 }
 """what a part may import, anywhere in its modules and for types too, besides itself"""

@@ -23,8 +23,9 @@ from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.facts import settings_of
 from rillflow.runs.job import Job, Outcome, run_job
-from rillflow.runs.keeper import Keeper, rows_of
+from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger
+from rillflow.runs.metrics import rows_in
 from rillflow.trainer import job_of, resume
 
 EVERY = 400
@@ -69,7 +70,14 @@ def directory_of(work: Job, root: Path, name: str) -> RunDirectory:
 
 
 class Died(Exception):  # noqa: N818 - what happened, not what went wrong
-    """Ends a run as a crash does: nothing is saved any more."""
+    """Ends a run as a crash does."""
+
+
+class Killed(Keeper):
+    """Of a run that dies: nothing is saved any more."""
+
+    def rescue(self, error: BaseException) -> None:
+        assert isinstance(error, Died)
 
 
 def dies_at(steps: int) -> Any:
@@ -83,7 +91,8 @@ def dies_at(steps: int) -> Any:
 
 def begin(work: Job, directory: RunDirectory, stop: Any = None, every: int = EVERY) -> Outcome:
     listeners = [JsonlLogger(directory.metrics)]
-    with directory, Keeper(directory, seconds=None, steps=every) as keeper:
+    kind = Killed if stop else Keeper
+    with directory, kind(directory, seconds=None, steps=every) as keeper:
         return run_job(work, listeners=listeners, keeper=keeper, stop=stop)
 
 
@@ -98,7 +107,9 @@ def go_on(directory: RunDirectory, steps: int, every: int = EVERY) -> Outcome:
 
 
 def figures(directory: RunDirectory) -> str:
-    return str([{k: v for k, v in row.items() if k != "seconds"} for row in rows_of(directory)])
+    return str(
+        [{k: v for k, v in row.items() if k != "seconds"} for row in rows_in(directory.metrics)]
+    )
 
 
 def same_weights(left: Outcome, right: Outcome) -> bool:
@@ -145,9 +156,9 @@ def test_rows_written_after_the_checkpoint_are_made_again(tmp_path: Path) -> Non
     directory = directory_of(job("ppo", 1000), tmp_path, "run")
     begin(job("ppo", 1000), directory)
     with directory.metrics.open("a") as file:
-        file.write('{"steps": 99999, "return": null}\n')
+        file.write('{"steps": 99999, "return": null, "seconds": 1e9}\n')
     go_on(directory, 1500)
-    steps = [row["steps"] for row in rows_of(directory)]
+    steps = [row["steps"] for row in rows_in(directory.metrics)]
     assert steps == sorted(set(steps))
     assert 99999 not in steps
 
@@ -168,7 +179,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
 def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
     """And what to do."""
     directory = directory_of(job("ppo", 1000), tmp_path, "run")
-    with directory, pytest.raises(rf.RunError, match=r"no checkpoint yet.*Begin anew"):
+    with directory, pytest.raises(rf.RunError, match=r"no checkpoint: .*Begin anew"):
         resume(directory)
 
 

@@ -65,8 +65,12 @@ class Adam:
         np.putmask(self.square, self.square < _NOTHING, 0)
 
 
-def clip_norm(gradient: Floats, most: float) -> None:
-    """Shorten a gradient, in place, to at most this length; its direction stays."""
-    norm = math.sqrt(float(gradient @ gradient))
-    if norm + 1e-6 > most:
+def clip_norm(gradient: Floats, most: float | None) -> float:
+    """Shorten a gradient, in place, to at most this length; the length that it had.
+
+    Its direction stays. One of which a number, or the length, is not finite is left as it is.
+    """
+    norm = math.sqrt(float(gradient.dot(gradient)))  # unlike `@` it does not warn of overflow
+    if most is not None and most < norm + 1e-6 < math.inf:
         gradient *= np.float32(most / (norm + 1e-6))
+    return norm

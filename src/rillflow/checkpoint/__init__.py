@@ -17,6 +17,7 @@ from rillflow.checkpoint.errors import CheckpointDamaged as CheckpointDamaged
 from rillflow.checkpoint.errors import CheckpointError as CheckpointError
 from rillflow.checkpoint.errors import CheckpointNotSaved as CheckpointNotSaved
 from rillflow.checkpoint.errors import CheckpointWarning as CheckpointWarning
+from rillflow.checkpoint.errors import ForeignCheckpoint as ForeignCheckpoint
 from rillflow.checkpoint.errors import NoValidCheckpoint as NoValidCheckpoint
 from rillflow.checkpoint.errors import StoreLocked as StoreLocked
 from rillflow.checkpoint.errors import UnknownClass as UnknownClass

@@ -7,6 +7,7 @@ CheckpointError
 ├── UnknownFormat        written by a newer rillflow: use that one
 ├── UnknownClass         a class of yours that is not registered here: import its module first
 ├── NoValidCheckpoint    there are checkpoints, and none can be read: a person has to look
+├── ForeignCheckpoint    there are checkpoints, and all are of another run: a person has to decide
 └── StoreLocked          another process writes into this directory
 """
 
@@ -62,6 +63,10 @@ class UnknownClass(CheckpointError):  # noqa: N818 - what it is
 
 class NoValidCheckpoint(CheckpointError):  # noqa: N818 - what it is
     """There are checkpoints, but none can be read."""
+
+
+class ForeignCheckpoint(CheckpointError):  # noqa: N818 - what it is
+    """There are checkpoints, but those of another run."""
 
 
 class StoreLocked(CheckpointError):  # noqa: N818 - what it is

@@ -6,6 +6,7 @@ import fcntl
 import os
 import socket
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 from rillflow.checkpoint.errors import CheckpointError, StoreLocked
@@ -22,8 +23,9 @@ class Lock:
         descriptor = os.open(path, flags, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+            with suppress(OSError):  # who it is is for people: a full disk does not take it
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
         except BlockingIOError:
             holder = os.pread(descriptor, 300, 0).decode("utf-8", "replace").split()
             os.close(descriptor)

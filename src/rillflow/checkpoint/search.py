@@ -34,9 +34,19 @@ def checkpoints_in(directory: Path, reject: Reject) -> list[tuple[Path, Manifest
     return sorted(found, key=lambda pair: pair[1].sequence, reverse=True)
 
 
-def find_newest(directory: Path, reject: Reject) -> Checkpoint | None:
-    """The newest checkpoint of which every byte is right; the others are given to `reject`."""
+def find_newest(
+    directory: Path, reject: Reject, wanted: Callable[[Path, Manifest], bool] | None = None
+) -> Checkpoint | None:
+    """The newest checkpoint of which every byte is right; the others are given to `reject`.
+
+    Args:
+        directory: of the store.
+        reject: told of each that is damaged.
+        wanted: whether one may be taken at all.
+    """
     for path, manifest in checkpoints_in(directory, reject):
+        if wanted is not None and not wanted(path, manifest):
+            continue
         try:
             return load(path, manifest)
         except (CheckpointDamaged, UnknownFormat) as error:

@@ -11,7 +11,12 @@ from typing import Any
 
 from rillflow.checkpoint.commit import TEMPORARY, commit, discard, temporary
 from rillflow.checkpoint.encode import encode
-from rillflow.checkpoint.errors import CheckpointError, CheckpointNotSaved, CheckpointWarning
+from rillflow.checkpoint.errors import (
+    CheckpointError,
+    CheckpointNotSaved,
+    CheckpointWarning,
+    ForeignCheckpoint,
+)
 from rillflow.checkpoint.files import read_file, remove_tree, replace_file, sync_directory
 from rillflow.checkpoint.lock import Lock
 from rillflow.checkpoint.manifest import DIRECTORY, Manifest, check_facts, check_step
@@ -46,6 +51,9 @@ class CheckpointStore:
         keep: how many to keep, the newest first; None keeps all.
         on_note: called with what a person should know and what stops nothing, such as a damaged
             checkpoint that was put aside; by default a `CheckpointWarning`.
+        run: the id of the run that saves here. It stands in the facts of each checkpoint, and those
+            of another run are neither taken nor removed.
+        adopt: take those of another run all the same; what is saved from then on is this run's.
     """
 
     def __init__(
@@ -54,11 +62,15 @@ class CheckpointStore:
         *,
         keep: int | None = 3,
         on_note: Callable[[str], None] | None = None,
+        run: str | None = None,
+        adopt: bool = False,
     ) -> None:
         if keep is not None and (type(keep) is not int or keep < 1):
             raise BuildError(f"keep is a number of checkpoints, at least 1, or None; got {keep!r}.")
         self.directory = Path(directory)
         self.keep = keep
+        self.run = run
+        self.adopt = adopt
         self.notes: list[str] = []
         """all notes so far"""
         self.failures = 0
@@ -75,7 +87,7 @@ class CheckpointStore:
                 the run can go on and save later.
         """
         check_step(step)
-        facts = dict(facts or {})
+        facts = {**(facts or {}), **({} if self.run is None else {"run": self.run})}
         check_facts(facts)
         encoded = encode(state)
         try:
@@ -90,21 +102,35 @@ class CheckpointStore:
             raise
         self.failures = 0
         self._point_to(path)
-        for old, _ in [] if self.keep is None else others[self.keep - 1 :]:
+        ours = [old for old, manifest in others if self._is_ours(manifest)]
+        for old in [] if self.keep is None else ours[self.keep - 1 :]:
             discard(old)
         return path
 
     def newest(self) -> Checkpoint | None:
         """The checkpoint written last that is whole; None if there never was one.
 
-        A damaged one is moved to `quarantine/`, with a note, and the one before it is tried. If
-        there are some and none is whole, that is an error: a run must not begin anew unnoticed.
+        A damaged one is moved to `quarantine/`, with a note, and the one before it is tried; one of
+        another run is passed over, with a note. If there are some and none is both whole and ours,
+        that is an error: a run must not begin anew unnoticed.
         """
         self.open()
         before = len(self.notes)
-        found = find_newest(self.directory, self._put_aside)
+        foreign: list[str] = []
+
+        def ours(path: Path, manifest: Manifest) -> bool:
+            if self.adopt or self._is_ours(manifest):
+                return True
+            foreign.append(f"{path.name} (run {str(manifest.facts['run'])[:60]})")
+            return False
+
+        found = find_newest(self.directory, self._put_aside, ours)
         aside = self.directory / QUARANTINE
+        if foreign and found is not None:
+            self._note(f"{self.directory}: passed over {', '.join(foreign)}: of another run.")
         if found is None:
+            if foreign and len(self.notes) == before:
+                raise self._all_foreign(foreign)
             old = sorted(aside.iterdir()) if aside.is_dir() else []
             new = self.notes[before:]
             if new or old:
@@ -118,6 +144,17 @@ class CheckpointStore:
         if not self.directory.is_dir():
             return []
         return checkpoints_in(self.directory, lambda path, error: None)
+
+    def _is_ours(self, manifest: Manifest) -> bool:
+        """Whether this run wrote it; so it was, if nobody says who did."""
+        return self.run is None or manifest.facts.get("run", self.run) == self.run
+
+    def _all_foreign(self, foreign: list[str]) -> ForeignCheckpoint:
+        return ForeignCheckpoint(
+            f"{self.directory} is for checkpoints of run {self.run}, and holds only those of "
+            f"another: {', '.join(foreign)}. Put back the run's own, go on in the directory they "
+            "came from, or take them over: resume(directory, adopt=True)."
+        )
 
     # -- the directory -------------------------------------------------------------------------
 

@@ -31,6 +31,17 @@ def main(arguments: Sequence[str]) -> int:
     group.add_argument(
         "--algorithm", metavar="NAME", help="the one the run must be of; a check for scripts"
     )
+    group.add_argument(
+        "--num-workers",
+        type=int,
+        metavar="N",
+        help="another number of workers (default: that of the run)",
+    )
+    group.add_argument(
+        "--adopt",
+        action="store_true",
+        help="take over a checkpoint of another run that was copied here",
+    )
     add_trust_flag(group)
     add_engine_flags(group, "that of the run")
     add_checkpoint_flags(parser)
@@ -77,8 +88,9 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
     engine = chosen_engine(options)
     title = f"{about['algorithm']} on {about['env']}, going on in {directory}"
     with notes_as_lines():
-        job = job_of(directory, until, engine)
+        job = job_of(directory, until, engine, options.num_workers, options.trust)
         built = job.build()
-        level = exactness(job, built[1], began_on=about["engine"])
+        began_with = about["config"].get("num_workers")
+        level = exactness(job, built[1], began_on=about["engine"], began_with=began_with)
         lines = title, f"resuming: {MEANING[level]}"
         return Training(options, job, directory, lines, level).run(built, resumed=True)

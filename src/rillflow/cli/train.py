@@ -137,7 +137,6 @@ class Training:
                 kept = f"what was written is in {self.directory}" if began else "nothing was kept"
                 print(f"stopped; {kept}", file=sys.stderr)
                 return interrupts.exit_code
-            outcome.trained.save(self.directory.policy)
             draw_curve(self.directory)
             finish(self.options, self.job.until, self.directory, outcome)
             return exit_code(outcome, interrupts)
@@ -163,6 +162,7 @@ def keeper_for(options: Any, directory: RunDirectory) -> Keeper:
         seconds=options.checkpoint_seconds or None,
         steps=options.checkpoint_steps or None,
         keep=options.keep,
+        adopt=getattr(options, "adopt", False),
     )
 
 

@@ -49,6 +49,9 @@ class AlgorithmConfig:
     on a time of tiny gradients, as when a solved task is failed for once"""
     grad_clip: float | None = 0.5
     """largest norm of a gradient; None: as it is"""
+    max_nonfinite_steps: int = 10
+    """training steps in a row without a loss and a gradient that are finite, before the run ends
+    with an error; until then they are left out"""
     hidden: tuple[int, ...] = (64, 64)
     """sizes of the hidden layers"""
     num_learner_threads: int = 1
@@ -167,6 +170,7 @@ class AlgorithmConfig:
                 ("num_learner_threads", 1),
                 ("num_gpus", 0),
                 ("lr_updates", 1),
+                ("max_nonfinite_steps", 1),
                 # of algorithms that have them
                 ("train_batch_size", 1),
                 ("sgd_minibatch_size", 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from rillflow.rl.devices import learner_devices, portions, shares
 from rillflow.rl.learner_base import LearnerBase
 from rillflow.rl.results import Gradients, Loss, RowStats, TrainStats
 from rillflow.rl.rows import Rows
+from rillflow.rl.skips import finite_rows
 
 
 class Learner(LearnerBase):
@@ -47,6 +49,8 @@ class Learner(LearnerBase):
         """the policy, and its copies on further devices"""
         self.policy = self.policies[0]
         self.device = self.policy.device
+        self.looks = self.device.type == "cpu"
+        """whether each step looks at its numbers: to look at those of a GPU is to wait for it"""
         self.parameters = dict(self.policy.model.named_parameters())
         self.optimizer = torch.optim.Adam(
             self.parameters.values(), lr=config.lr, eps=config.adam_epsilon, fused=True
@@ -65,18 +69,22 @@ class Learner(LearnerBase):
         rows = self._rows(batch)
         everywhere = [rows_of.move(rows, policy.device) for policy in self.policies]
         figures: list[dict[str, Any]] = []
+        sizes: list[Any] = []
         for _ in range(epochs if rows_of.count(rows) else 0):
             for chosen in rows_of.orders(rows, minibatch, self.rng):
-                figures.append(self._gradients(everywhere, chosen))
-                self._step()
+                loss = self._gradients(everywhere, chosen)
+                figures.append(loss.stats)
+                sizes.append(self._step(loss.total))
+        made = self.skips.see(_numbers(sizes).tolist())
         self.version += 1
         self._count_for_target(batch.steps)
-        return _result(batch.steps, figures)
+        return self.skips.tell(_result(batch.steps, figures, made))
 
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The loss's figures on a batch, without learning from it."""
         with torch.no_grad():
-            return _result(batch.steps, [self._loss(self.policy, self._rows(batch)).stats])
+            loss = self._loss(self.policy, self._rows(batch))
+            return _result(batch.steps, [loss.stats], [math.isfinite(loss.total)])
 
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
         """Gradients of the loss on a batch, without applying them."""
@@ -86,53 +94,69 @@ class Learner(LearnerBase):
                 name: np.zeros(tuple(p.shape), np.float32) for name, p in self.parameters.items()
             }
             return Gradients(zeros, 0, {})
-        stats = self._gradients([rows_of.move(rows, p.device) for p in self.policies], None)
+        loss = self._gradients([rows_of.move(rows, p.device) for p in self.policies], None)
         values = {
             name: np.array(parameter.grad.cpu().numpy())
             for name, parameter in self.parameters.items()
             if parameter.grad is not None
         }
-        return Gradients(values, batch.steps, _mean([stats]))
+        return Gradients(values, batch.steps, _mean([loss.stats]))
 
     def apply_gradients(self, gradients: Gradients) -> TrainStats:
         """One optimiser step with gradients computed elsewhere."""
         for name, parameter in self.parameters.items():
             value = gradients.values.get(name)
             parameter.grad = None if value is None else self._tensor(np.array(value))
-        self._step()
+        (made,) = self.skips.see([float(self._step())])
         self.version += 1
-        return TrainStats(gradients.steps, gradients.stats)
+        return self.skips.tell(TrainStats(gradients.steps, gradients.stats if made else {}))
 
     def update_target(self) -> None:
         """Make the target network equal to the one that is being trained."""
         if self.target is not None:
             self.target.model.load_state_dict(self.policy.model.state_dict())
 
-    def _gradients(self, everywhere: Sequence[Rows], chosen: torch.Tensor | None) -> dict[str, Any]:
-        """Leave the gradients of the chosen rows at the parameters; the loss's figures."""
+    def _gradients(self, everywhere: Sequence[Rows], chosen: torch.Tensor | None) -> Loss:
+        """Leave the gradients of the chosen rows at the parameters; their loss."""
         parts = list(_parts(everywhere, chosen))
         for policy in self.policies:
             policy.model.zero_grad(set_to_none=True)
         losses = [self._loss(p, part) for p, part in zip(self.policies, parts, strict=False)]
         if len(losses) == 1:
             losses[0].total.backward()
-            return losses[0].stats
+            return losses[0]
         share = shares([rows_of.weight(part) for part in parts])
         # all at once: each device goes through its own part of the graph in its own thread
         torch.autograd.backward([loss.total * s for loss, s in zip(losses, share, strict=True)])
         for copy in self.policies[1:]:
             for own, other in zip(self.policy.parameters(), copy.parameters(), strict=True):
                 own.grad = _sum(own.grad, other.grad, self.device)
-        return _joined([loss.stats for loss in losses], share)
+        total = sum(loss.total.detach().to(self.device) for loss in losses)
+        return Loss(total, _joined([loss.stats for loss in losses], share))
 
-    def _step(self) -> None:
+    def _step(self, loss: Any = 0.0) -> Any:
+        """A step of the optimiser, if loss and gradient are finite; the size of both together."""
         if self.config.final_lr is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.config.learning_rate(self._updates())
-        if self.config.grad_clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.grad_clip)
-        self.optimizer.step()
+        size: Any = self._clip() + (loss.detach() if isinstance(loss, torch.Tensor) else loss)
+        if self.looks:
+            size = float(size)
+            if math.isfinite(size):
+                self.optimizer.step()
+        else:  # the optimiser itself leaves the step out, on the device
+            skip = size.isfinite().logical_not().float().reshape(())
+            self.optimizer.found_inf = skip  # type: ignore[attr-defined]
+            self.optimizer.step()
         self._spread()
+        return size
+
+    def _clip(self) -> torch.Tensor:
+        """Shorten the gradient, if it is too long; the length that it had."""
+        if self.config.grad_clip is not None:
+            return torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.grad_clip)
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients)
 
     def _updates(self) -> int:
         """Optimiser steps so far; the optimiser counts them, and they are saved with it."""
@@ -197,6 +221,7 @@ class Learner(LearnerBase):
             "rng": self.rng.bit_generator.state,
             "version": self.version,
             "since_target": self.since_target,
+            "nonfinite_steps": self.skips.count,
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -212,6 +237,7 @@ class Learner(LearnerBase):
         self.rng.bit_generator.state = state["rng"]
         self.version = int(state["version"])
         self.since_target = int(state["since_target"])
+        self.skips.count = int(state.get("nonfinite_steps", 0))
 
 
 def _parts(everywhere: Sequence[Rows], chosen: torch.Tensor | None) -> Iterator[Rows]:
@@ -245,8 +271,12 @@ def _joined(stats: Sequence[dict[str, Any]], share: Sequence[float]) -> dict[str
     return joined
 
 
-def _result(steps: int, figures: list[dict[str, Any]]) -> TrainStats:
+def _result(steps: int, figures: list[dict[str, Any]], made: Sequence[bool]) -> TrainStats:
+    """The figures of all steps as one result; those that were not made have no part in means."""
     rows = _per_row(figures)
+    if not all(made):
+        figures = [f for f, fine in zip(figures, made, strict=True) if fine]
+        rows = finite_rows(rows)
     return RowStats(steps, _mean(figures), rows) if rows else TrainStats(steps, _mean(figures))
 
 
@@ -264,7 +294,7 @@ def _per_row(figures: list[dict[str, Any]]) -> dict[str, Array]:
 
 def _numbers(values: list[Any]) -> Array:
     """Figures in double precision; those on a device are fetched together, not one by one."""
-    if all(isinstance(value, torch.Tensor) for value in values):
+    if values and all(isinstance(value, torch.Tensor) for value in values):
         return torch.stack(values).detach().cpu().numpy().astype(np.float64)
     return np.array([float(value) for value in values])
 

@@ -9,6 +9,7 @@ from typing import Any
 from rillflow.batch import Array, SampleBatch
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.results import Learned, RowStats, TrainStats
+from rillflow.rl.skips import Skips
 
 
 class LearnerBase(ABC):
@@ -19,6 +20,7 @@ class LearnerBase(ABC):
 
     def __init__(self, config: AlgorithmConfig) -> None:
         self.config = config
+        self.skips = Skips(config)
         self.version = 0
         self.target = None
         self.target_freq = config.target_freq

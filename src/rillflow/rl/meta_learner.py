@@ -36,25 +36,34 @@ class MetaLearner(Learner):
         rows = self._rows(batch)
         after = adapted(self.policy, self.parameters, rows, self.config.inner_lr)
         with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(after[name])
+            size = float(torch.stack([value.sum() for value in after.values()]).sum())
+            # what is not finite teaches nothing: the task is played on as it was
+            if all(self.skips.see([size])):
+                for name, parameter in self.parameters.items():
+                    parameter.copy_(after[name])
         return self.get_weights()
 
     def meta_train(self, tasks: Sequence[Sequence[SampleBatch]]) -> TrainStats:
         """Some optimiser steps on the rounds of several tasks."""
         rows = [[self._rows(batch) for batch in rounds] for rounds in tasks]
         figures: list[dict[str, Any]] = []
+        sizes: list[Any] = []
         for _ in range(self.config.maml_optimizer_steps):
             self.optimizer.zero_grad(set_to_none=True)
+            total: Any = 0.0
             for rounds in rows:
                 loss = self.meta_loss(rounds)
                 (loss.total / len(rows)).backward()  # task by task: one graph in memory at a time
+                total = total + loss.total.detach()
                 figures.append(loss.stats)
-            self._step()
+            sizes.append(self._step(total))
+        made = self.skips.see([float(size) for size in sizes])
         self.version += 1
-        means = {name: float(np.mean([float(f[name]) for f in figures])) for name in figures[0]}
+        kept = [figure for i, figure in enumerate(figures) if made[i // len(rows)]]
+        names = kept[0] if kept else ()
+        means = {name: float(np.mean([float(f[name]) for f in kept])) for name in names}
         steps = sum(batch.steps for rounds in tasks for batch in rounds)
-        return TrainStats(steps, {**returns_by_step(tasks), **means})
+        return self.skips.tell(TrainStats(steps, {**returns_by_step(tasks), **means}))
 
     def meta_loss(self, rounds: Sequence[Rows]) -> Loss:
         """The loss of the adapted policy on the last round, as a function of the meta-weights."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.learner_base import LearnerBase
 from rillflow.rl.minibatches import minibatches
 from rillflow.rl.results import Gradients, RowStats, TrainStats
+from rillflow.rl.skips import finite_rows
 
 Figures = dict[str, Any]
 
@@ -43,6 +44,8 @@ class NumpyLearner(LearnerBase):
     ) -> None:
         super().__init__(config)
         self._postprocess, self._loss = postprocess, loss
+        self._losses: tuple[str, ...] | None = None
+        """names of the figures that are losses"""
         self.network = Network(spec, seed)
         self.optimizer = self._new_optimizer()
         self.rng = np.random.default_rng(seed)
@@ -56,21 +59,24 @@ class NumpyLearner(LearnerBase):
     ) -> TrainStats:
         """`epochs` passes over the batch in shuffled minibatches; None: the whole batch at once."""
         figures: list[Figures] = []
+        sizes: list[float] = []
         with blas_threads(self.config.num_learner_threads):
             rows = self._rows(batch)
             number = len(next(iter(rows.values())))
             for _ in range(epochs if number else 0):
                 for chosen in minibatches(number, minibatch, self.rng):
                     figures.append(self._gradient(rows, chosen))
-                    self._step()
+                    sizes.append(self._step(figures[-1]))
+        made = self.skips.see(sizes)
         self.version += 1
         self._count_for_target(batch.steps)
-        return _result(batch.steps, figures)
+        return self.skips.tell(_result(batch.steps, figures, made))
 
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The loss's figures on a batch, without learning from it."""
         with blas_threads(self.config.num_learner_threads):
-            return _result(batch.steps, [self._gradient(self._rows(batch), None)])
+            figures = self._gradient(self._rows(batch), None)
+        return _result(batch.steps, [figures], [math.isfinite(self._size(figures, None))])
 
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
         """Gradients of the loss on a batch, without applying them."""
@@ -81,9 +87,9 @@ class NumpyLearner(LearnerBase):
     def apply_gradients(self, gradients: Gradients) -> TrainStats:
         """One optimiser step with gradients computed elsewhere."""
         self.network.vector(gradients.values, self.network.gradient)
-        self._step()
+        (made,) = self.skips.see([self._step({})])
         self.version += 1
-        return TrainStats(gradients.steps, gradients.stats)
+        return self.skips.tell(TrainStats(gradients.steps, gradients.stats if made else {}))
 
     def update_target(self) -> None:
         """Make the target network equal to the one that is being trained."""
@@ -108,12 +114,24 @@ class NumpyLearner(LearnerBase):
             rows = {name: column[chosen] for name, column in rows.items()}
         return self._loss(self.network, rows, self.config)
 
-    def _step(self) -> None:
-        if self.config.final_lr is not None:
-            self.optimizer.lr = self.config.learning_rate(self.optimizer.steps)
-        if self.config.grad_clip is not None:
-            clip_norm(self.network.gradient, self.config.grad_clip)
-        self.optimizer.step(self.network.gradient)
+    def _step(self, figures: Figures) -> float:
+        """A step of the optimiser, if loss and gradient are finite; the size of both together."""
+        size = self._size(figures, self.config.grad_clip)
+        if math.isfinite(size):
+            if self.config.final_lr is not None:
+                self.optimizer.lr = self.config.learning_rate(self.optimizer.steps)
+            self.optimizer.step(self.network.gradient)
+        return size
+
+    def _size(self, figures: Figures, clip: float | None) -> float:
+        """Shorten the gradient; the length that it had, plus the losses among the figures."""
+        size = clip_norm(self.network.gradient, clip)
+        if figures:
+            if self._losses is None:  # looked for once: each step has the same figures
+                self._losses = tuple(name for name in figures if name.endswith("loss"))
+            for name in self._losses:
+                size += figures[name]
+        return size
 
     # -- weights and state ---------------------------------------------------------------------
 
@@ -135,6 +153,7 @@ class NumpyLearner(LearnerBase):
             "rng": self.rng.bit_generator.state,
             "version": self.version,
             "since_target": self.since_target,
+            "nonfinite_steps": self.skips.count,
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -151,6 +170,7 @@ class NumpyLearner(LearnerBase):
         self.rng.bit_generator.state = state["rng"]
         self.version = int(state["version"])
         self.since_target = int(state["since_target"])
+        self.skips.count = int(state.get("nonfinite_steps", 0))
 
     def _new_optimizer(self) -> Adam:
         return Adam(self.network.parameters, self.config.lr, eps=self.config.adam_epsilon)
@@ -171,13 +191,19 @@ class NumpyLearner(LearnerBase):
         }
 
 
-def _result(steps: int, figures: list[Figures]) -> TrainStats:
-    """Means of the figures that are one number per step; those of each row, one after another."""
+def _result(steps: int, figures: list[Figures], made: Sequence[bool]) -> TrainStats:
+    """Means of the figures that are one number per step; those of each row, one after another.
+
+    Steps that were not made have no part in the means.
+    """
     names = [name for name, value in figures[0].items() if np.ndim(value)] if figures else []
     rows = {
         name: figures[0][name] if len(figures) == 1 else np.concatenate([f[name] for f in figures])
         for name in names
     }
+    if not all(made):
+        figures = [f for f, fine in zip(figures, made, strict=True) if fine]
+        rows = finite_rows(rows)
     return RowStats(steps, _mean(figures), rows) if rows else TrainStats(steps, _mean(figures))
 
 

@@ -62,8 +62,9 @@ class StoreToReplayBuffer(Operator[Any, Any]):
 
     def __call__(self, batch: Any, ctx: Context) -> Any:
         """Send it to the next in turn."""
-        ctx.send(self.actors[self.turn], "add", unpaired(batch))
-        self.turn = (self.turn + 1) % len(self.actors)
+        turn = self.turn % len(self.actors)  # saved by a run that had more of them
+        ctx.send(self.actors[turn], "add", unpaired(batch))
+        self.turn = (turn + 1) % len(self.actors)
         ctx.mark("stored")
         return batch
 

@@ -1,12 +1,14 @@
 """The directory of a run: what it is, what it does now, what it has done.
 
-RUN/run.json        what was asked for: algorithm, environment, settings, limits, versions, machine
+RUN/run.json        what was asked for: algorithm, environment, settings, limits, versions, machine;
+                    and the run's id, which stands in each of its checkpoints, too
 RUN/graph.json      the dataflow, and graph.svg its picture
-RUN/metrics.jsonl   a line for each result of training
+RUN/metrics.jsonl   a line for each result of training; of more than ten thousand, for some of them
 RUN/status.json     the run now, replaced about once a second
-RUN/policy.npz      the trained policy, as `Trained.save` writes it; of several agents, policies/
+RUN/policy.npz      the policy, as `Trained.save` writes it, renewed with each checkpoint;
+                    policies/ of several agents
 RUN/curve.png       its learning curve
-RUN/checkpoints/    what a run goes on from
+RUN/checkpoints/    what a run goes on from, whatever becomes of the other files
 RUN/.lock           held while a process writes here
 """
 
@@ -14,8 +16,10 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
+import shutil
 import time
+import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,13 +83,18 @@ class RunDirectory:
             "config": dict(config),
             "until": dict(until),
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "id": secrets.token_hex(8),
+            "id": str(uuid.uuid4()),
             "versions": versions(),
             "machine": machine(),
             **more,
         }
-        write_json(directory.path / "run.json", facts, indent=2)
-        directory.checkpoints.mkdir(exist_ok=True)
+        try:
+            write_json(directory.path / "run.json", facts, indent=2, durable=True)
+            directory.checkpoints.mkdir(exist_ok=True)
+        except OSError as error:
+            directory.release()
+            shutil.rmtree(directory.path, ignore_errors=True)  # it was new, or empty
+            raise _unwritable(directory.path, error) from None
         return directory
 
     @classmethod
@@ -94,15 +103,33 @@ class RunDirectory:
         directory = cls(path)
         if not directory.path.is_dir():
             raise BuildError(f"there is no run {str(path)!r}; `rillflow list runs` shows them.")
-        about = directory.about
+        about = directory.about or directory._recovered()
         if not about:
-            raise BuildError(f"{str(path)!r} is no run: it has no run.json that can be read.")
+            raise BuildError(
+                f"{str(path)!r} is no run: it has no run.json that can be read, and no checkpoint "
+                "to write it again from."
+            )
         if about.get("format") != FORMAT:
             raise BuildError(
                 f"{str(path)!r} was written in format {about.get('format')!r}, and this rillflow "
                 f"reads format {FORMAT}: use the version that wrote it, or a newer one."
             )
         return directory
+
+    def _recovered(self) -> dict[str, Any]:
+        """run.json as it was, from the newest checkpoint that knows it; empty: none does."""
+        from rillflow.checkpoint import CheckpointStore
+
+        for path, manifest in CheckpointStore(self.checkpoints).checkpoints():
+            about = manifest.facts.get("about")
+            if isinstance(about, dict) and about.get("format") == FORMAT:
+                try:
+                    write_json(self.path / "run.json", about, indent=2, durable=True)
+                except OSError as error:
+                    raise _unwritable(self.path, error) from None
+                warnings.warn(f"{self}: wrote run.json again, from {path.name}", stacklevel=3)
+                return about
+        return {}
 
     # -- what is in it --------------------------------------------------------------------------
 

@@ -23,17 +23,19 @@ MEANING = {
 }
 
 
-def exactness(job: Job, flow: Any, began_on: str = "sim") -> str:
+def exactness(job: Job, flow: Any, began_on: str = "sim", began_with: int | None = None) -> str:
     """How exactly a job, with this flow, goes on after it was saved: one of `MEANING`.
 
     Args:
         job: what is trained, and on which engine.
         flow: of the job.
         began_on: the engine of the run so far, if that may be another one.
+        began_with: the number of its workers, if that may be another one.
     """
     if not envs_are_exact(job):
         return "new-episodes"
     repeats = job.engine_name == began_on == "sim" or is_synchronous(flow)
+    repeats = repeats and began_with in (None, job.config.num_workers)
     # sums on a GPU are in the order of its threads
     return "exact" if repeats and not job.config.num_gpus else "timing"
 

@@ -9,27 +9,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rillflow import bounded
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a file: a reader sees the old one or the new one, never half of it."""
+_LARGEST = 16 << 20
+"""bytes of a file of a run's directory that is read as a whole"""
+
+
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Replace a file: a reader sees the old one or the new one, never half of it.
+
+    A durable one is the new one even if the machine loses its power a moment later.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 
 
-def write_json(path: Path, data: Mapping[str, Any], *, indent: int | None = None) -> None:
+def write_json(
+    path: Path, data: Mapping[str, Any], *, indent: int | None = None, durable: bool = False
+) -> None:
     """Replace a file by an object of JSON."""
-    write_text(path, to_json(data, indent=indent) + "\n")
+    write_text(path, to_json(data, indent=indent) + "\n", durable=durable)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file; empty if there is none that can be read."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = bounded.read_json(path, _LARGEST)
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

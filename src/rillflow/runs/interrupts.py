@@ -1,8 +1,9 @@
-"""Ctrl-C: once finishes the update, saves and stops; twice stops now. SIGTERM is as once."""
+"""Ctrl-C: once finishes the update, saves and stops; twice stops now. So do SIGTERM and SIGHUP."""
 
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -18,6 +19,8 @@ class Interrupts:
     def __init__(self, on_wish: Callable[[], None] | None = None) -> None:
         self.wished = False
         """whether to stop after what is being done"""
+        self.since: float | None = None
+        """when that was first wished, on the clock of `time.monotonic`"""
         self.ready = False
         """whether there is something to finish and to save"""
         self.signal = signal.SIGINT
@@ -27,8 +30,9 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._heard)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` wants it
+                    self._before[number] = signal.signal(number, self._heard)
         except ValueError:
             pass  # not the main thread
         return self
@@ -42,11 +46,11 @@ class Interrupts:
         if self.wished or not self.ready:
             self.wished = True
             raise KeyboardInterrupt
-        self.wished = True
+        self.wished, self.since = True, time.monotonic()
         if self._on_wish is not None:
             self._on_wish()
 
     @property
     def exit_code(self) -> int:
-        """As a shell gives it: 130 after Ctrl-C, 143 after SIGTERM."""
+        """As a shell gives it: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP."""
         return 128 + self.signal

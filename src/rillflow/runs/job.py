@@ -12,13 +12,16 @@ from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.devices import learner_devices
 from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentWorkers
-from rillflow.rl.results import TrainStats
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.runs.agents import build_agents
+from rillflow.runs.history import History
 from rillflow.runs.interrupts import Interrupts
-from rillflow.runs.keeper import Keeper, rows_of
+from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import Listener, Listeners, Row
+from rillflow.runs.loop import Loop
+from rillflow.runs.metrics import rows_in
+from rillflow.runs.waits import Waits
 from rillflow.trained import Trained, TrainedAgents
 
 if TYPE_CHECKING:
@@ -101,42 +104,45 @@ def run_job(
     """
     workers, flow = job.build() if built is None else built
     told = Listeners(listeners)
-    progress = Progress()
-    history: list[dict[str, float]] = []
-    state = "finished"
+    progress, history = Progress(), History()
     run = flow.run(job.engine, seed=job.seed)
     if keeper is not None and checkpoint is not None:
-        keeper.restore(checkpoint, run, progress)
-        history = rows_of(keeper.directory)
+        keeper.restore(checkpoint, run, progress, flow)
+        for row in rows_in(keeper.directory.metrics):
+            history.append(row)
+
+    def trained_so_far() -> Any:
+        return _trained(workers, run, history.rows())
+
+    def heard(row: dict[str, float]) -> None:
+        history.append(row)
+        told.on_row(row)
+        if on_row is not None:
+            on_row(row)
+
     try:
-        with run:
+        with run, Waits(run, interrupts) as waits:
             run.on_metrics(progress.record)
-            told.on_start(run, flow)
-            for result in run:
-                history.append(_row(progress, result))
-                told.on_row(history[-1])
-                if on_row is not None:
-                    on_row(history[-1])
-                if keeper is not None:
-                    keeper.after_row(run, progress)
-                if _reached(job.until, history[-1]):
-                    break
-                if interrupts is not None:
-                    interrupts.ready = True
-                if (interrupts is not None and interrupts.wished) or (stop and stop(history[-1])):
-                    state = "stopped"
-                    break
-            trained = _trained(workers, run, history)
             if keeper is not None:
-                keeper.save(run, progress)
+                keeper.begin(run, progress, waits, trained_so_far)
+            told.on_start(run, flow)
+            try:
+                ending = Loop(run, progress, waits, heard, keeper, interrupts, stop).run(job.until)
+                trained = trained_so_far()
+            except BaseException as error:
+                if keeper is not None:
+                    keeper.rescue(error)
+                raise
+            if keeper is not None:
+                keeper.finish(hurry=ending.hurry)
     except KeyboardInterrupt:
         told.on_end("stopped")
         raise
     except BaseException as error:
         told.on_end("failed", error)
         raise
-    told.on_end(state)
-    return Outcome(trained, state)
+    told.on_end(ending.state)
+    return Outcome(trained, ending.state)
 
 
 def _trained(workers: Any, run: Run[Any], history: list[dict[str, float]]) -> Any:
@@ -157,16 +163,3 @@ def _policy(
     published = run.shared[workers.weights_key].weights
     weights = {name: array.copy() for name, array in published.items()}
     return Trained(workers.config, workers.spec, weights, history, stats)
-
-
-def _row(progress: Progress, result: object) -> dict[str, float]:
-    if not isinstance(result, TrainStats):
-        raise RunError(
-            "a plan's results are TrainStats, such as TrainOneStep gives, found "
-            f"{type(result).__name__}."
-        )
-    return progress.row(result)
-
-
-def _reached(until: Mapping[str, float], row: Row) -> bool:
-    return any(row[name] >= limit for name, limit in until.items())

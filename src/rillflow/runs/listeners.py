@@ -15,10 +15,12 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from rillflow.runs.files import to_json, write_json
+from rillflow.runs.files import write_json
+from rillflow.runs.metrics import MetricsFile
 from rillflow.status import snapshot
 
 if TYPE_CHECKING:
@@ -73,21 +75,23 @@ class Listeners(Listener):
 
 
 class JsonlLogger(Listener):
-    """Appends each row to a file as a line of JSON, at once; what is not a number is null."""
+    """Appends rows to a file as lines of JSON, at once; what is not a number is null.
+
+    A disk that takes nothing for a while costs rows at most: see `MetricsFile`.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._file: TextIO | None = None
+        self._file: MetricsFile | None = None
 
     def on_start(self, run: Run[Any], flow: Flow[Any]) -> None:
         """Open the file; a run that goes on appends to what it wrote before."""
-        self._file = self.path.open("a", encoding="utf-8")
+        self._file = MetricsFile(self.path)
 
     def on_row(self, row: Row) -> None:
         """One line, readable as soon as it is written."""
         if self._file is not None:
-            self._file.write(to_json(row) + "\n")
-            self._file.flush()
+            self._file.add(row)
 
     def on_end(self, state: str, error: BaseException | None = None) -> None:
         """Close the file."""
@@ -108,7 +112,8 @@ class StatusWriter(Listener):
     def on_start(self, run: Run[Any], flow: Flow[Any]) -> None:
         """Write the first, and go on."""
         self._run = run
-        write_json(self.path, snapshot(run))
+        with suppress(OSError):  # a full disk: the thread tries again
+            write_json(self.path, snapshot(run))
         self._thread = threading.Thread(target=self._keep, name="status", daemon=True)
         self._thread.start()
 

@@ -1,0 +1,106 @@
+"""The loop of a training run: a row for each result, until somebody or something ends it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rillflow.errors import RunError
+from rillflow.rl.metrics import Progress
+from rillflow.rl.results import TrainStats
+from rillflow.runs.interrupts import Interrupts
+from rillflow.runs.keeper import Keeper
+from rillflow.runs.listeners import Row
+from rillflow.runs.waits import Overdue, Waits
+
+if TYPE_CHECKING:
+    from rillflow.scheduler.run import Run
+
+
+_BEGINNING = 30.0
+"""seconds by which the first result may come too late: processes have to start"""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a loop ended."""
+
+    state: str
+    """finished: a limit was reached; stopped: somebody wanted it"""
+    hurry: bool = False
+    """somebody hangs, or the user waits: what is left to do should not take long"""
+
+
+class Loop:
+    """Pulls results, and tells of each as a row.
+
+    Args:
+        run: entered.
+        progress: listens to the run.
+        waits: of the run.
+        heard: called with each row; what it raises ends the run.
+        keeper: saves the run now and then.
+        interrupts: of the user.
+        stop: asked after each row.
+    """
+
+    def __init__(
+        self,
+        run: Run[Any],
+        progress: Progress,
+        waits: Waits,
+        heard: Callable[[dict[str, float]], None],
+        keeper: Keeper | None,
+        interrupts: Interrupts | None,
+        stop: Callable[[Row], bool] | None,
+    ) -> None:
+        self._run, self._progress, self._waits, self._heard = run, progress, waits, heard
+        self._keeper, self._interrupts, self._stop = keeper, interrupts, stop
+
+    def run(self, until: Mapping[str, float]) -> Ending:
+        """Until a limit is reached, `stop` or the user says so, or the stream of results ends."""
+        deadline = self._progress.begin + until["seconds"] if "seconds" in until else None
+        self._waits.deadline = None if deadline is None else deadline + _BEGINNING
+        try:
+            for result in self._run:
+                self._waits.deadline = deadline
+                row = _row(self._progress, result)
+                self._heard(row)
+                if self._keeper is not None:
+                    self._keeper.after_row()
+                if _reached(until, row):
+                    break
+                if self._interrupts is not None:
+                    self._interrupts.ready = True
+                if self._wished():
+                    return Ending("stopped", hurry=True)
+                if self._stop is not None and self._stop(row):
+                    return Ending("stopped")
+        except Overdue as late:
+            return self._overdue(late)
+        return Ending("finished")
+
+    def _overdue(self, late: Overdue) -> Ending:
+        """No result comes, and the time is up: a last row says how far it came."""
+        self._heard(self._progress.row())
+        why = "you want to stop" if self._wished() else "the limit of seconds is reached"
+        warnings.warn(f"{why}, and {late}: the run ends without its answer", stacklevel=2)
+        return Ending("stopped" if self._wished() else "finished", hurry=True)
+
+    def _wished(self) -> bool:
+        return self._interrupts is not None and self._interrupts.wished
+
+
+def _row(progress: Progress, result: object) -> dict[str, float]:
+    if not isinstance(result, TrainStats):
+        raise RunError(
+            "a plan's results are TrainStats, such as TrainOneStep gives, found "
+            f"{type(result).__name__}."
+        )
+    return progress.row(result)
+
+
+def _reached(until: Mapping[str, float], row: Row) -> bool:
+    return any(row[name] >= limit for name, limit in until.items())
