@@ -1,7 +1,7 @@
 """Actors as the scheduler sees them: incarnations, requests on their way, what they answer.
 
-The one place that talks to the engine about actors. What a failure means is `supervision.py`'s to
-decide, what becomes of messages `mail.py`'s.
+Requests go out and events come in here. What a failure means is decided in `supervision.py`, what
+becomes of messages in `mail.py`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Fleet:
         self.actors: dict[str, Actor] = {}
         """every actor there was, by name"""
         self.by_uid: dict[str, Actor] = {}
-        """the same, by the uid of its handle"""
+        """every actor there was, by the uid of its handle"""
         self.in_flight = 0
         """requests and calls that nobody has answered"""
         self.inline = 0
-        """those of them that the driver has to answer itself"""
+        """requests and calls that the driver has to answer itself"""
         self.errors: deque[Exception] = deque()
         """what the user has to be told"""
         self.timers = Timers(engine.now)
@@ -45,7 +45,7 @@ class Fleet:
         self.paused = False
         """no shard makes a new request while the run is being saved or restored"""
         self.log: Callable[..., None] | None = None
-        """told what happens, if somebody wants to know"""
+        """called with what happens, if somebody wants to know"""
         self.counted_from = 0.0
         """when the counting of times began, on the engine's clock"""
         self._ids = itertools.count(1)
@@ -121,7 +121,7 @@ class Fleet:
             actor.port.send(("install", pipeline, code))
 
     def remove(self, actor: Actor) -> None:
-        """No more requests; the actor ends when those on their way are answered."""
+        """The actor gets no more requests, and ends when those on their way are answered."""
         if actor.status in ("gone", "leaving"):
             return
         was_waiting = actor.status == "waiting"
@@ -211,7 +211,7 @@ class Fleet:
         if header.handled != actor.mail.handled:
             self.office.handled(actor, header.handled)
         request.took = now - request.issued
-        if header.wall > now - self.counted_from:  # it began before the counting did
+        if header.wall > now - self.counted_from:  # the work began before the counting did
             header = _shortened(header, now - self.counted_from)
         actor.busy += header.wall
         if header.failure is not None:

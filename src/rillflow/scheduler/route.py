@@ -36,8 +36,8 @@ class Route:
 
     @property
     def bound(self) -> int:
-        """Items that may wait. They are dealt in turn per source shard, so no buffer can be more
-        than one item per shard ahead of another: a partition that needs an item always gets it."""
+        """How many items may wait. Items are dealt in turn per source shard, so no buffer can be
+        more than one item per shard ahead of another: a partition always gets what it needs."""
         return self.partitions * max(1, len(self.source.shards))
 
     def take(self, shard: Shard) -> Envelope | None:
@@ -50,7 +50,7 @@ class Route:
         return buffer.popleft()
 
     def payload(self, envelope: Envelope) -> Ref:
-        """The item as it came, unread; one of a checkpoint has been read."""
+        """The item as it came, unread; an item of a checkpoint has been read already."""
         value = envelope.value
         return value if isinstance(value, Ref) else self.scheduler.fleet.engine.put(value)
 
@@ -131,7 +131,7 @@ class Route:
         return [envelope.tickets for buffer in self.buffers for envelope in buffer]
 
     def release(self) -> None:
-        """The run is over."""
+        """The run is over: let go of every item."""
         for buffer in self.buffers:
             buffer.clear()
 
@@ -144,7 +144,7 @@ class Route:
         }
 
     def set_state(self, state: dict[str, Any], load: Loader) -> None:
-        """Go on from there; what waited for a partition that is no more goes to the others."""
+        """Go on from what `get_state` gave; items for a partition that is gone go to the others."""
         self.dealt, self.ended = dict(state["dealt"]), state["ended"]
         for index, rows in enumerate(state["buffers"]):
             for row in rows:
