@@ -1,6 +1,6 @@
 """The one node type. A flow is a handle on a node; a program is the nodes behind its output.
 
-Nine kinds are all that scheduler and engines know; every other operator is derived from them.
+Nine kinds are all that scheduler and engines know; every other operator is derived from these.
 
     actors     one shard per source actor                            (parallel)
     shards     a union or selection of the shards of other flows     (parallel)
