@@ -2,8 +2,8 @@
 
     produced = in_flight + held + trained + stored + delivered + consumed + dropped[reason]
 
-`in_flight`: requested, not delivered yet. `held`: delivered, in a buffer, a queue or an operator
-(or kept inside the actor by an operator there). `delivered`: reached the user. `consumed`: reached
+`in_flight`: requested, not answered yet. `held`: answered, in a buffer, a queue or an operator (or
+kept inside the actor by an operator there). `delivered`: reached the user. `consumed`: reached
 the end of a branch that runs for its effects. Behind a split each branch has an account of its own.
 
 Messages have lines of their own (see `mail.py`):
