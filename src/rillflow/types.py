@@ -102,7 +102,7 @@ class FailurePolicy:
     max_retries: int = 3
     """failures in a row of one shard before `retry` gives up and raises"""
     max_drops: int = 100
-    """failures in a row of one actor before `drop` gives up and raises"""
+    """failures in a row of one shard before `drop` gives up and raises"""
     max_restarts: int = 5
     """restarts of one actor within `window` before its last error is raised"""
     window: float = 60.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import algorithms, hooks, operators, sources
+from docs.generate import algorithms, decisions, hooks, operators, sources
 from rillflow.algorithms import NAMES, get_algorithm
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,9 @@ def test_every_operator_of_the_paper_is_in_the_reference() -> None:
     missing = [
         name
         for name, thing in vars(paper).items()
-        if getattr(thing, "__module__", "").startswith(("rillflow.rl.", "rillflow.graph."))
+        if getattr(thing, "__module__", "").startswith(
+            ("rillflow.rl.", "rillflow.flows.", "rillflow.graph.")
+        )
         and name[0].isupper()
         and id(thing) not in known
         and not name.endswith(("Config", "Actors"))
@@ -71,6 +73,17 @@ def test_every_algorithm_has_a_measured_curve(name: str) -> None:
     assert about["runs"]
     assert "host" not in about["machine"]
     assert (DOCS / "pictures" / "curves" / f"{name}.svg").read_text().startswith("<?xml")
+
+
+def test_every_decision_has_its_number_its_title_and_a_sentence() -> None:
+    """In the index, which is made from the heading and the first paragraph of each file."""
+    files = sorted(decisions.FOLDER.glob("*.md"))
+    rows = decisions.index().splitlines()[2:]
+    for number, (path, row) in enumerate(zip(files, rows, strict=True), 1):
+        assert path.name.startswith(f"{number:04}-")
+        assert re.fullmatch(
+            rf"\| {number} \| \[[^]]+\]\(decisions/{path.name}\) \| [\w`].+\. \|", row
+        )
 
 
 def test_parts_of_a_file_are_cut_out_by_name() -> None:

@@ -1,4 +1,4 @@
-"""Every engine keeps every contract: one suite, run on each of them."""
+"""Every engine keeps the contracts of `docs/contracts.md`: one suite, run on each of them."""
 
 import pytest
 

@@ -13,7 +13,7 @@ def test_every_item_once(engine):
 
 
 def test_batch_across_shards_is_the_same():
-    """The ancestor's name for rounds."""
+    """The name that RLlib Flow has for rounds."""
     flow = rf.from_range(4).batch(2).batch_across_shards()
     assert everything(flow) == [[[0, 1], [2, 3]]]
 

@@ -1,7 +1,7 @@
 """What went wrong in RLlib Flow cannot happen here: one test for each trap that concerns streams.
 
-The numbers are those of the list of behavioural traps found in its source. Trap 14 (two plan
-signatures told apart by the text of an exception) has no counterpart: a plan is a function.
+Sixteen behavioural traps were found in its source; a test has the number of its trap. Trap 14 (two
+plan signatures told apart by the text of an exception) has no counterpart: a plan is a function.
 """
 
 import threading

@@ -1,4 +1,7 @@
-"""Random small flows, random latencies, random faults: the contracts hold for all of them."""
+"""Random small flows, random latencies, random faults: the contracts hold for all of them.
+
+The contracts are those of `docs/contracts.md`.
+"""
 
 from __future__ import annotations
 

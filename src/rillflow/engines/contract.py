@@ -46,7 +46,7 @@ class ActorSpec:
     """the ActorHandle, as operators see it"""
     resources: Mapping[str, float] = field(default_factory=dict)
     mailbox: int = 64
-    """messages after which the actor says how many it has handled, if nothing else does"""
+    """messages that may be under way to the actor, which reports after a quarter of them"""
 
     @property
     def name(self) -> str:
@@ -100,19 +100,19 @@ class Port(ABC):
 
     @abstractmethod
     def send(self, order: Order, payload: Ref | None = None) -> None:
-        """Have an order handled after all that were sent before; it leaves at the next `flush`."""
+        """Have an order handled after all orders before it; orders leave at the next `flush`."""
 
     @abstractmethod
     def pack(self, value: Any) -> Ref:
-        """A value for this actor alone: serialised; if it lives in this process, copied unless
-        nobody can change it any more."""
+        """A value for this actor alone: serialised, or, for an actor in this process, copied unless
+        nobody can change the value any more."""
 
     @abstractmethod
     def kill(self) -> None:
         """End the actor at once; nothing more is heard of this incarnation."""
 
     def retire(self) -> None:
-        """Let the actor close what it holds, after all that was sent, and end."""
+        """Let the actor handle all that was sent, then close itself and end."""
         self.kill()
 
 
@@ -121,11 +121,11 @@ class Engine(ABC):
 
     name: str
     used = False
-    """whether a run has begun on it; an engine serves one run"""
+    """whether a run has begun on this engine, which serves one run"""
     inline_seconds: float = 0.0
-    """seconds the driver has worked for actors that live in it"""
+    """seconds the driver has worked for actors that live in the driver"""
     actors_in_driver = False
-    """whether every actor works on the driver's own thread, where Ctrl-C arrives"""
+    """whether every actor works on the driver's thread, where Ctrl-C arrives"""
     counts_cpu = False
     """whether time spent in the driver's operators moves this engine's clock"""
 
@@ -149,7 +149,7 @@ class Engine(ABC):
         """
 
     def peek(self) -> list[Event]:
-        """Events that are there already; nothing is waited for, and no actor works for it."""
+        """Events that have arrived; the driver neither waits nor works for its actors meanwhile."""
         return []
 
     def flush(self) -> None:  # noqa: B027
@@ -162,7 +162,7 @@ class Engine(ABC):
         """The driver begins to work for this run, after it may have worked for another."""
 
     def leave(self) -> None:  # noqa: B027
-        """The driver's work for this run is done, and that for a run around it may go on."""
+        """The driver's work for this run is done; that for a run around this one may go on."""
 
     @abstractmethod
     def now(self) -> float:
@@ -175,12 +175,12 @@ class Engine(ABC):
     def spend(self, operator: str, wall: float, cpu: float, parts: int = 1) -> float:
         """An operator in the driver has worked for so long; returns what that is on this clock.
 
-        `parts`: how many answers of actors the item that it worked on is made of; 0: it had none.
+        `parts`: of how many answers of actors the operator's item is made; 0: there was no item.
         """
         return wall
 
     def inline_busy(self) -> dict[str, float]:
-        """The same, by actor."""
+        """Seconds the driver has worked for actors that live in the driver, by actor."""
         return {}
 
     def cut(self, seed: int, clock: float) -> None:  # noqa: B027

@@ -4,10 +4,10 @@ A host lives next to its actor: in a worker process, on a thread, in the driver,
 a Ray actor. `handle` takes one order (see `contract.py`), never raises, and says what to answer:
 
     ("done", number, header), payload     to a request or a call; a failure is part of the header
-    ("told", handled, failures), None     messages it has handled, of which nobody knows yet
+    ("told", handled, failures), None     messages that were handled and not reported yet
     ("started",), None                    after `start`; or ("lost", failure), None
 
-Whatever `BaseException` user code raises is such an answer. So is a result that cannot be sent.
+Whatever `BaseException` user code raises becomes such an answer; a result that cannot be sent, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rillflow.types import ActorInfo, Header, Provenance, Ref, Source, Versions
 Pack = Callable[[Any], Ref]
 """turns a result into something that can leave the actor"""
 MANY_BYTES = 64 << 20
-"""bytes of messages on their way to one actor after which nobody sends it more"""
+"""bytes of messages under way to one actor that fill its mailbox"""
 
 
 class NoSuchMethod(AttributeError):  # noqa: N818 - what it is
@@ -41,24 +41,24 @@ class NoSuchMethod(AttributeError):  # noqa: N818 - what it is
 
 
 class Host:
-    """Owns one actor: makes its items, runs its transforms, handles its messages."""
+    """One actor at work: the items it makes, its transforms, its messages."""
 
     def __init__(self, info: ActorInfo, handle: Any, mailbox: int = 64) -> None:
         self.info = info
         self.handle_ = handle
         self.actor: Any = None
         self.versions = Versions()
-        """the newest version it was told on each channel"""
+        """the newest version that the actor was told on each channel"""
         self.dropped: list[tuple[int, str]] = []
         self.counters: dict[str, int] = {}
         self.pipelines: dict[str, Pipeline] = {}
         self.handled = 0
-        """messages, those included whose handler raised"""
+        """how many messages were handled, those included whose handler raised"""
         self.due = 0
         """whether somebody waits to hear of handled messages: 1, when there is nothing else to do;
         2, now"""
         self.interrupted = False
-        """Ctrl-C arrived in the actor's code, which runs in the driver: it is the user's"""
+        """Ctrl-C, which is the user's, arrived in the code of an actor that lives in the driver"""
         self._reported = 0
         self._bytes = 0
         self._failures: list[UserFailure] = []
@@ -74,7 +74,7 @@ class Host:
     # -- orders --------------------------------------------------------------------------------
 
     def start(self, code: bytes) -> Reply:
-        """Call the actor's constructor, where it will live."""
+        """Call the actor's constructor, in the place where the actor will live."""
         try:
             factory, args, kwargs = cloudpickle.loads(code)
             position = _position_of_info(factory)
@@ -90,11 +90,11 @@ class Host:
         return ("started",), None
 
     def handle(self, order: Order, payload: Ref | None, pack: Pack) -> Reply | None:
-        """Do what an order says; the answer, if it has one."""
+        """Do what an order says; returns the answer, if the order has one."""
         return self._orders[order[0]](payload, pack, *order[1:])
 
     def acknowledge(self) -> Reply | None:
-        """Messages that were handled and not reported yet."""
+        """The report of messages that were handled and not reported yet."""
         self.due = 0
         if self._reported == self.handled and not self._failures:
             return None
@@ -103,7 +103,7 @@ class Host:
         return ("told", self.handled, failures), None
 
     def close(self) -> None:
-        """Let the actor release what it holds, if it wants to; its errors harm nobody else."""
+        """Call the actor's `close`, if there is one; what `close` raises harms nobody else."""
         try:
             close = getattr(self.actor, "close", None)
             if callable(close):
@@ -244,8 +244,8 @@ class Host:
     # -- requests ------------------------------------------------------------------------------
 
     def _source(self, line: Pipeline, payload: Ref | None, sources: Provenance) -> Any:
-        """What the actor's own method makes. Only a source may say that it ends, or is not ready:
-        it is asked for an item, others are given one."""
+        """What the actor's method makes. Only a source may end, or be not ready: a source is asked
+        for an item, other operators are given one."""
         arguments: tuple[Any, ...] = ()
         if payload is not None:
             arguments = (payload if line.takes_ref else payload.get(),)
@@ -270,7 +270,7 @@ class Host:
         line: Pipeline | None,
         seq: int,
     ) -> UserFailure:
-        """Everything that was on its way through ends with the request that failed."""
+        """Every item on its way through the pipeline ends with the request that failed."""
         self._note_interrupt(error)
         self.dropped.extend((mark, "") for mark in lost)
         known = {mark for mark, _ in self.dropped} | (set() if line is None else line.inside())
@@ -317,7 +317,7 @@ class Host:
     # -- failures ------------------------------------------------------------------------------
 
     def _note(self, error: BaseException, operator: str) -> None:
-        """A message has no answer of its own: keep its exception for the next report."""
+        """A message has no answer: keep the exception of its handler for the next report."""
         self._note_interrupt(error)
         self._failures.append(describe_exception(error, operator))
         self.due = 2
@@ -328,7 +328,7 @@ class Host:
 
 
 def _position_of_info(factory: Callable[..., Any]) -> int | None:
-    """Where a factory takes its ActorInfo; None: it does not ask for it."""
+    """The position at which a factory takes an ActorInfo; None: the factory asks for none."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):  # some built-in classes have no signature

@@ -43,7 +43,7 @@ class HostContext:
 
     @property
     def lag(self) -> int:
-        """Always 0: inside the actor nothing is newer than what it has."""
+        """Always 0: inside an actor nothing is newer than what the actor has."""
         return 0
 
     def count(self, counter: str, n: int = 1) -> None:

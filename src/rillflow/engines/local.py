@@ -38,7 +38,7 @@ class Local(Engine):
     """The local engine. `threads` caps the threads of numerical libraries in a worker."""
 
     name = "local"
-    now = staticmethod(time.monotonic)  # as it is: it is read several times for each item
+    now = staticmethod(time.monotonic)  # not wrapped: the clock is read several times for each item
 
     def __init__(self, *, threads: int = 1) -> None:
         if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
@@ -135,13 +135,16 @@ class Local(Engine):
                 if mask & ~select.EPOLLOUT:
                     self._receive(process, fd == process.pidfd)
         taken = []
-        while events:  # threads may add to them meanwhile
+        while events:  # threads may add events meanwhile
             taken.append(events.popleft())
         return taken
 
     def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Until a descriptor is ready. A thread first adds its event, then looks whether we sleep;
-        we look for events once more after we have said so: one of the two sees the other."""
+        """Sleep until a descriptor is ready.
+
+        A thread adds its event before it looks whether the driver sleeps. The driver says that it
+        sleeps before it looks for events once more. So one of the two sees the other.
+        """
         self._asleep = True
         try:
             return self._epoll.poll(0.0 if self._events else timeout)
@@ -158,7 +161,7 @@ class Local(Engine):
 
     def wake(self) -> None:
         if self._opened:
-            with contextlib.suppress(OSError):  # full: it is awake already; closed: nobody listens
+            with contextlib.suppress(OSError):  # full: the driver is awake; closed: nobody listens
                 self._wake_in.send(b"\0")
 
     def close(self) -> None:
@@ -210,7 +213,7 @@ class Local(Engine):
                     else:
                         events.append(event_of(name, incarnation, reply))
                 if answered and process.due <= 0 and not died:
-                    return  # nothing more is owed: to ask again would only be answered "not now"
+                    return  # no answer is due: to receive again would only say "not now"
         except BlockingIOError:
             if not died:
                 return
@@ -220,7 +223,7 @@ class Local(Engine):
 
     def _lost(self, process: Process) -> None:
         self._forget(process)
-        wait_for([process], 0.2)  # its socket may have closed a moment before it ended
+        wait_for([process], 0.2)  # a socket may close a moment before its process ends
         code = process.process.poll()
         kill_group(process)
         code = process.process.wait() if code is None else code
@@ -242,7 +245,7 @@ class Local(Engine):
                 self._epoll.unregister(fd)
 
     def _let_go(self, process: Process) -> None:
-        """A process is closing itself: it counts no longer, but its end has to be noticed."""
+        """A process that closes itself counts no longer, but its end has to be noticed."""
         del self._processes[process.name]
         self._leaving.add(process)
 

@@ -1,7 +1,7 @@
 """Shared memory without a name: it is freed by the kernel when the last process lets go of it.
 
-Descriptors and mappings are owned by objects whose memory C code frees. A Python finalizer would do
-as well, but an interrupt (Ctrl-C) that arrives while one runs is printed and forgotten.
+Descriptors and mappings belong to objects that C code frees. A Python finalizer would do as well,
+but an interrupt (Ctrl-C) that arrives while a finalizer runs is printed and forgotten.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class ShmRef(Ref):
 
     def __init__(self, fd: int, layout: Layout, lengths: tuple[int, ...]) -> None:
         self.fd = fd
-        # The one type of the standard library that owns a descriptor, closes it when it is freed,
-        # in C and without a word, and asks nothing of it.
+        # The one type of the standard library that takes any descriptor over and closes it when the
+        # object is freed, in C and without a word.
         self._owner = select.epoll.fromfd(fd)
         self.layout = layout
         self.lengths = lengths
@@ -91,7 +91,7 @@ class ShmRef(Ref):
 
     @property
     def nbytes(self) -> int:
-        """Bytes in all."""
+        """Bytes of all parts together."""
         return sum(self.lengths)
 
     def get(self) -> Any:
@@ -115,11 +115,11 @@ def _flat(part: Any) -> Any:
 
 
 def _map(fd: int, size: int) -> memoryview:
-    """A read-only view of a block; unmapped when the last array in it is gone.
+    """A read-only view of a block; unmapped when the last array in the block is gone.
 
-    Python's own `mmap` keeps a descriptor open per mapping, and a user who keeps a thousand batches
-    would run out of them. So it maps nothing in particular, the block takes the place of that, and
-    Python unmaps it when the time has come.
+    Python's `mmap` keeps a descriptor for each mapping, and a user who keeps a thousand batches
+    would run out of descriptors. So `mmap` maps nothing in particular, the block takes the place of
+    that mapping, and Python unmaps the place when the time has come.
     """
     try:
         anywhere = mmap.mmap(-1, size)

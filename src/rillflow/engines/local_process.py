@@ -32,7 +32,7 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NU
 
 
 class Process(Port):
-    """One worker process; what is to be sent to it, and what came."""
+    """One worker process: orders that are to be sent to it, and answers that have come."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Process(Port):
         self._leaves = leaves
         self.closed = False
         self.leaving = False
-        """it was told to close itself"""
+        """the process was told to close itself"""
         try:
             self._launch(spec, threads)
         except OSError as error:
@@ -59,9 +59,9 @@ class Process(Port):
         self.sender = Sender()
         self.collected: list[Message] = []
         self.due = 0
-        """requests and calls that it has not answered"""
+        """requests and calls that the process has not answered"""
         self.outbox: deque[Packet] = deque()
-        """packets for which its socket had no room"""
+        """packets for which the socket had no room"""
         self.interest = select.EPOLLIN
 
     def _launch(self, spec: ActorSpec, threads: int) -> None:
@@ -93,7 +93,7 @@ class Process(Port):
     # -- the port ------------------------------------------------------------------------------
 
     def send(self, order: Order, payload: Ref | None = None) -> None:
-        """Collect an order; those of one step leave together and wake the worker once."""
+        """Collect an order; all orders of one step leave together and wake the worker once."""
         if self.closed:
             return
         if payload is not None and type(payload) is not PackedRef and type(payload) is not ShmRef:
@@ -132,7 +132,7 @@ class Process(Port):
                 try:
                     self._send(data)  # the usual case: nothing waits, and there is room
                     return False
-                except OSError:  # there is no room, or nobody there: as for one that waits
+                except OSError:  # there is no room, or nobody there: the packet waits
                     pass
             self.outbox.append(Packet(data, keep))
         else:
@@ -148,7 +148,7 @@ class Process(Port):
         except BlockingIOError:
             return True
         except (BrokenPipeError, ConnectionResetError):
-            self.outbox.clear()  # it died; its descriptors will say so
+            self.outbox.clear()  # the process died; its descriptors will say so
         return False
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ _MOST_LAYOUTS = 256
 """layouts that two sides number; more than these, as of items of every length, are sent in full"""
 _PLAIN, _PICKLED, _IN_BLOCK = b"\0", b"\1", b"\2"
 _TRUNCATED = int(socket.MSG_CTRUNC)
-"""as a plain number: an enum takes longer to look at than the packet"""
+"""an int: an enum takes longer to look at than the packet"""
 
 
 def make_ref(packed: PackedRef) -> PackedRef | ShmRef:
@@ -58,7 +58,7 @@ def make_ref(packed: PackedRef) -> PackedRef | ShmRef:
 
 
 class Packet:
-    """A packet that could not be sent at once; keeps its descriptors alive until it is."""
+    """A packet that waits for room; its descriptors stay alive until it is sent."""
 
     __slots__ = ("data", "keep")
 
@@ -67,7 +67,7 @@ class Packet:
         self.keep = keep
 
     def send(self, sock: socket.socket) -> None:
-        """Send it whole; raises BlockingIOError if the socket would block."""
+        """Send the whole packet; raises BlockingIOError if the socket would block."""
         if self.keep:
             fds = array.array("i", [ref.fd for ref in self.keep])
             sock.sendmsg([self.data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])

@@ -1,7 +1,7 @@
 """The main program of a worker process: one actor, one socket to the driver.
 
-Started as `python -m rillflow.engines.local_worker SOCKET LIFELINE`. It imports nothing heavy by
-itself: what the actor needs comes with the actor.
+The program is started as `python -m rillflow.engines.local_worker SOCKET LIFELINE` and imports
+nothing heavy by itself: what the actor needs comes with the actor.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _F_SETSIG = 10
 def die_with_driver(lifeline: int) -> None:
     """Let the kernel kill this process group when the driver is gone, however it went.
 
-    The driver holds the other end of a pipe and never writes. When it ends, the kernel sends the
-    signal, even if this process is stuck in C code and could not run a line of Python.
+    The driver has the other end of a pipe and never writes. When the driver ends, the kernel sends
+    the signal, even if this process is stuck in C code and could not run a line of Python.
     """
     os.set_inheritable(lifeline, False)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
@@ -40,7 +40,7 @@ def die_with_driver(lifeline: int) -> None:
         gone = os.read(lifeline, 1) == b""
     except BlockingIOError:
         gone = False
-    if gone:  # it ended before the signal was armed
+    if gone:  # the driver ended before the signal was armed
         os._exit(1)
 
 
@@ -50,7 +50,7 @@ def let_the_driver_go_first() -> None:
     Otherwise a driver that has asked one worker may get the processor back only when that worker's
     time slice is over, three milliseconds later, while another waits to be asked.
     """
-    with contextlib.suppress(OSError):  # somebody does not allow it: it is only quicker
+    with contextlib.suppress(OSError):  # where it is not allowed, the run is only slower
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
@@ -65,12 +65,12 @@ class _Named(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """That of the stream below."""
+        """The encoding of the stream below."""
         return self.stream.encoding
 
     @property
     def errors(self) -> str | None:  # type: ignore[override]
-        """What it does with text that the encoding does not know."""
+        """What the stream below does with text that its encoding does not know."""
         return self.stream.errors
 
     def writable(self) -> bool:
@@ -129,7 +129,7 @@ class Worker:
         self.host: Host | None = None
 
     def run(self) -> None:
-        """Until the driver says stop, or is gone."""
+        """Handle orders until the driver says stop, or is gone."""
         while (orders := self.receiver.receive()) is not None:
             for order, payload in orders:
                 if order[0] == "stop":

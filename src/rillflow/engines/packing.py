@@ -1,8 +1,8 @@
 """Values on their way to an actor and back: a layout, and the raw bytes of what fills it.
 
 The layout of a value is everything about it but its numbers: which containers, which names, which
-dtypes and shapes. It is a small tuple of plain data, so that two sides can agree on one and send
-only its number afterwards (`local_wire.py`). Parts are the bytes of the arrays.
+dtypes and shapes. A layout is a small tuple of plain data, so that two sides can agree on one and
+send only its number afterwards (`local_wire.py`). Parts are the bytes of the arrays.
 
     an array                ("array", dtype, shape)
     a dict                  ("dict", names, layouts)
@@ -12,10 +12,11 @@ only its number afterwards (`local_wire.py`). Parts are the bytes of the arrays.
     anything else           ("pickle",): the whole value is pickled, its arrays are parts
 
 A class *ships* by two methods: `__ship__()` gives `(fixed, value)`, plain data that belongs to the
-layout and a value of the kinds above; the static `__unship__(fixed, value)` makes it anew.
+layout and a value of the kinds above; `__unship__(fixed, value)`, called on the class, makes the
+object anew.
 
-What is unpacked is read-only, whatever kind of array it is. Only code and data of the same run
-travel this way, between a driver and the actors it started; no file is ever read with it.
+Arrays of every kind are read-only when they are unpacked. Only code and data of the same run travel
+this way, between a driver and the actors that it started; no file is ever read like this.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Unknown(Exception):  # noqa: N818 - a signal between the functions of this
 
 
 class PackedRef(Ref):
-    """A value held as bytes: read when needed, forwarded as it is."""
+    """A value as bytes: unpacked by whoever reads it, forwarded as it is."""
 
     __slots__ = ("layout", "parts")
 
@@ -60,7 +61,7 @@ class PackedRef(Ref):
 
     @property
     def nbytes(self) -> int:
-        """Bytes in all."""
+        """Bytes of all parts together."""
         return sum([len(p) if type(p) is bytes else memoryview(p).nbytes for p in self.parts])
 
     @staticmethod
@@ -69,7 +70,7 @@ class PackedRef(Ref):
         return pack(value, by_value=by_value).detached()
 
     def detached(self) -> PackedRef:
-        """The same, with parts that are bytes of their own."""
+        """This reference, once its parts are bytes that share no memory with the value."""
         parts = self.parts
         for index, part in enumerate(parts):
             if type(part) is not bytes:
@@ -100,7 +101,7 @@ class ValueRef(Ref):
 
 
 def pack(value: Any, *, by_value: bool = True) -> PackedRef:
-    """Serialise; parts may be the value's own memory, until they are `detached`.
+    """Serialise a value; parts may be memory of the value, until they are `detached`.
 
     `by_value` ships classes of `__main__` along (towards actors); without it the quick pickler is
     tried first.
@@ -111,7 +112,7 @@ def pack(value: Any, *, by_value: bool = True) -> PackedRef:
         layout = _layout(value, parts, plain, _DEEP)
         if plain:
             parts.append(marshal.dumps(plain))
-    except (Unknown, ValueError):  # ValueError: an int or str subclass hides inside; pickle can
+    except (Unknown, ValueError):  # ValueError: marshal refuses subclasses of int and str
         return _pickled(value, by_value)
     return PackedRef(layout, parts)
 
@@ -161,7 +162,7 @@ def _pickled(value: Any, by_value: bool) -> PackedRef:
 def _dumped(value: Any, views: list[pickle.PickleBuffer], with_arrays: str, without: Any) -> bytes:
     """A pickle, with buffers beside it; arrays of every kind arrive read-only."""
     pickler = without
-    if "numpy" in sys.modules:  # else there are no arrays, and an actor may do without it
+    if "numpy" in sys.modules:  # else there are no arrays, and an actor may do without NumPy
         from rillflow.engines import packing_arrays
 
         pickler = getattr(packing_arrays, with_arrays)
@@ -214,7 +215,7 @@ _ndarray: Any = None
 
 
 def _array(buffer: Buffer, dtype: str, shape: tuple[int, ...]) -> Any:
-    """The array over the buffer's own memory, read-only as that is."""
+    """An array over the memory of the buffer, read-only as the buffer is."""
     global _ndarray
     if _ndarray is None:  # an actor that never meets an array need not import NumPy
         from numpy import ndarray
@@ -236,16 +237,16 @@ def _class(module: str, name: str) -> Any:
 def hand_over(value: Any) -> Ref:
     """A value that crosses an actor's edge inside one process, as if it had been sent.
 
-    Containers are new over there. Arrays are copied, but for those that nobody can write to any
-    more. A value of other classes is pickled; one that cannot be, such as a generator or a lock,
-    stays the object it is.
+    Containers are made anew. Arrays are copied, but for those that nobody can write to any more. A
+    value of other classes is pickled; a value that cannot be, such as a generator or a lock, stays
+    the object it is.
     """
     try:
         return ValueRef(_handed(value, _DEEP))
     except Unknown:
         try:
             return PackedRef.of(value, by_value=False)
-        except Exception:  # only a placement outside a process lets such a value through at all
+        except Exception:  # between two processes such a value would be refused
             return ValueRef(value)
 
 
@@ -285,7 +286,7 @@ def _nobody_writes(array: Any) -> bool:
     below = array.base
     while below is not None:
         flags = getattr(below, "flags", None)
-        if flags is None:  # a buffer of our own, or of somebody who lends it
+        if flags is None:  # no array: bytes, a mapping, or memory that somebody lends
             return True
         if flags.writeable:
             return False

@@ -30,7 +30,7 @@ def _reduced_masked(array: Any) -> Any:
 
 
 def _reduced_subclass(array: Any) -> Any:
-    """An array of a class of its own, as that class wants to be pickled; then read-only."""
+    """An array of a subclass, as that class wants to be pickled; then read-only."""
     return _frozen_again, tuple(array.__reduce__()[:3])
 
 
@@ -56,7 +56,7 @@ class ArrayPickler(pickle.Pickler):
 
 
 class ArrayCloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """The same, with code shipped by value where the other side cannot import it."""
+    """As `ArrayPickler`, with code shipped by value where the other side cannot import it."""
 
     def reducer_override(self, value: Any) -> Any:
         found = _override(value)
@@ -66,7 +66,7 @@ class ArrayCloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _over_buffer(buffer: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """The array over the buffer's own memory, read-only as that is."""
+    """An array over the memory of the buffer, read-only as the buffer is."""
     array: Any = np.ndarray(shape, dtype, buffer)
     if array.flags.writeable:
         array.flags.writeable = False

@@ -30,6 +30,12 @@ class Pipeline:
     takes_ref: bool
     context: HostContext | None
 
+    def __post_init__(self) -> None:
+        dividing = [i for i, (_, step) in enumerate(self.steps) if step.divides]
+        holding = [i for i, (_, step) in enumerate(self.steps) if step.holds]
+        # only what was divided, by a transform that holds items or before one, can be in two places
+        self._may_part = bool(dividing and holding) and dividing[0] <= holding[-1]
+
     def ended(self) -> int:
         """How many transforms there are up to the last that takes no more; 0: none has ended."""
         return max([i for i, (_, step) in enumerate(self.steps, 1) if step.ended], default=0)
@@ -61,9 +67,9 @@ class Pipeline:
 
     def kept(self, items: Outs, dropped: list[tuple[int, str]]) -> tuple[int, ...]:
         """Requests that were divided: one part has left the actor, another is still inside."""
-        inside = self.inside()
-        if not inside:
+        if not (self._may_part and (items or dropped)):
             return ()
+        inside = self.inside()
         left = {seq for _, marks in items for seq in marks} | {seq for seq, _ in dropped}
         return tuple(sorted(left & inside))
 

@@ -8,12 +8,12 @@ call, so that everything happens at most once.
   reference; a small one rides along with its header.
 - *A message* leaves together with a request to its actor that is made in the same step of the
   driver: one call instead of two. (If it forwards another actor's data it leaves by itself: what is
-  lost with that actor's node must not take a request with it.) It has no answer. That it was
+  lost with that actor's node must not take a request with it.) A message has no answer. That it was
   handled, or that its handler raised, is told by the next answer, or else by the watch call.
 - *User exceptions* come back as data. What Ray itself raises is infrastructure: the actor is lost.
-- *The watch call* stays open while the actor lives, in a concurrency group of its own. Ray fails
-  it when the process dies (after 10 ms on one machine), so that the death of an idle actor is an
-  event and nothing polls. Other calls keep their order and their latency; but Ray then runs them
+- *The watch call* is not answered while the actor lives, in a concurrency group of its own. Ray
+  fails it when the process dies (after 10 ms on one machine), so that the death of an idle actor is
+  an event and nothing polls. Other calls keep their order and their latency; but Ray then runs them
   on one fixed thread of the process, which is not its main thread.
 """
 
@@ -54,7 +54,7 @@ _STARTING = 5.0
 _GRACE = 0.5
 """seconds the actors have to close themselves before they are killed"""
 _QUIET = ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
-"""what a Ray of our own would otherwise tell the user about"""
+"""what a Ray that the engine starts would otherwise tell the user about"""
 
 Handler = Callable[..., list[Event]]
 
@@ -68,7 +68,7 @@ class RayRef(Ref):
         self.sent = sent
         """an ObjectRef, or bytes"""
         self.remote = remote
-        """an actor made it: it is lost if that actor's node is"""
+        """an actor made the value, which is lost if that actor's node is"""
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +88,7 @@ class RayRef(Ref):
 
 
 class RayEngine(Engine):
-    """The ray engine: uses the Ray of this process, or the one at `address`, or starts its own.
+    """The ray engine: uses the Ray of this process, or the one at `address`, or starts one.
 
     Without an address, `RAY_ADDRESS` is respected, as in a Ray job. `num_cpus` and `init_options`
     go to `ray.init`. A Ray that was running before is left running.
@@ -129,7 +129,7 @@ class RayEngine(Engine):
         _refuse_client(self.address)
         if not ray.is_initialized():
             self._init()
-        remote: Any = ray.remote  # its types know nothing of concurrency groups
+        remote: Any = ray.remote  # Ray's types know nothing of concurrency groups
         self._remote_class = remote(
             num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups={"watch": 1}
         )(actor_class())
@@ -187,10 +187,10 @@ class RayEngine(Engine):
         return dict(self._here.busy)
 
     def pids(self) -> dict[str, int]:
-        """On their own machines; an actor that is not running yet is left out."""
+        """Process ids, each on its actor's machine; an actor that does not run yet is left out."""
         pids, deadline = {}, time.monotonic() + _STARTING
         for name, actor in list(self.actors.items()):
-            with contextlib.suppress(ray.exceptions.RayError):  # if it died `wait` will say so
+            with contextlib.suppress(ray.exceptions.RayError):  # `wait` tells who died
                 pids[name] = ray.get(actor.pid, timeout=max(0.0, deadline - time.monotonic()))
         return pids
 
@@ -226,7 +226,7 @@ class RayEngine(Engine):
         self._ours = True
 
     def _check_room(self, spec: ActorSpec) -> None:
-        """A Ray of our own never grows: an actor that does not fit would be waited for in vain."""
+        """A Ray that the engine has started never grows: who does not fit would wait in vain."""
         if not self._alone or not spec.resources:
             return
         needed = Counter(spec.resources)
@@ -289,7 +289,7 @@ class RayEngine(Engine):
 
         def take(result: Any) -> list[Event]:
             if self.actors.get(actor.name) is not actor:
-                return []  # killed, or lost: nothing more is heard of it
+                return []  # the actor was killed, or is lost: nothing more is heard of it
             return handler(actor, result, *what)
 
         ref._on_completed(lambda result: self._arrived.put(lambda: take(result)))
@@ -329,7 +329,7 @@ class RayEngine(Engine):
         return [event_of(actor.name, actor.incarnation, reply) for reply in pickle.loads(result)]
 
     def _broken(self, actor: RayActor, error: Exception, request: int | None) -> list[Event]:
-        """Ray failed a call: the actor is lost, unless it was only the data on its way to it."""
+        """Ray failed a call: the actor is lost, unless only data on its way to the actor is."""
         if not isinstance(error, ray.exceptions.RayTaskError | ray.exceptions.ObjectLostError):
             return self._lost(actor, _reason(error))
         failure = describe_exception(error)
@@ -339,7 +339,7 @@ class RayEngine(Engine):
         return [Completed(actor.name, actor.incarnation, request, header, None)]
 
     def _lost(self, actor: RayActor, why: str, failure: UserFailure | None = None) -> list[Event]:
-        actor.kill()  # it may only be out of reach
+        actor.kill()  # the actor may only be out of reach
         return [Lost(actor.name, actor.incarnation, why, failure)]
 
 
@@ -353,7 +353,7 @@ def _reason(error: Exception) -> str:
     """The telling part of one of Ray's messages, on one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, ray.exceptions.ActorDiedError):
-        lines = lines[-1:]  # before it: a table of ids, or a traceback
+        lines = lines[-1:]  # the lines before are a table of ids, or a traceback
     text = " ".join(lines).split(" Some common causes include")[0]
     return f"{type(error).__name__}: {text.rstrip('.')}"
 

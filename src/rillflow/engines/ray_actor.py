@@ -31,7 +31,7 @@ class RayActor(Port):
         self.outbox: list[tuple[Order, Any]] = []
         """orders that have not left yet, with their payloads"""
         self.lossy = False
-        """whether one of them points to data that may be lost before it arrives"""
+        """whether an order in the outbox points to data that may be lost on the way"""
         self.due: deque[int] = deque()
         """requests that have not been answered, in the order they were made"""
         self.early: dict[int, list[Event]] = {}
@@ -93,7 +93,7 @@ class RayActor(Port):
 
 
 def sendable(payload: Ref) -> Any:
-    """A payload as an argument; Ray puts the value in the place of a reference of its own."""
+    """A payload as an argument; Ray puts the value in the place of an ObjectRef."""
     if hasattr(payload, "sent"):
         return payload.sent
     return encode(payload if isinstance(payload, PackedRef) else pack(payload.get()))

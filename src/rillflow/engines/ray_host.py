@@ -124,7 +124,7 @@ class RayHost:
             self._wake.clear()
 
     def close(self) -> None:
-        """Let the actor release what it holds."""
+        """Call the actor's `close`, if there is one."""
         if self._host is not None:
             self._host.close()
 
@@ -166,8 +166,8 @@ def _answer(reply: Reply) -> tuple[bytes, Sent | None]:
 
 
 def actor_class() -> type:
-    """The class to give to Ray. It is local, so that Ray ships it by value: it puts the driver's
-    paths in place before it imports anything, even on a Ray that was started without them."""
+    """The class to give to Ray. The class is local, so that Ray ships it by value: it puts the
+    driver's paths in place before it imports anything, even on a Ray that was started without."""
 
     class RillflowActor:
         def __init__(self, name: str, paths: list[str]) -> None:
@@ -179,7 +179,7 @@ def actor_class() -> type:
             self.name, self.host = name, RayHost()
 
         def __repr__(self) -> str:
-            return self.name  # Ray puts it before each line that the actor prints
+            return self.name  # Ray puts the name before each line that the actor prints
 
         def pid(self) -> int:
             import os

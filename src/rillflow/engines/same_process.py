@@ -1,4 +1,4 @@
-"""Actors in the driver's own process: on a thread of their own, or in the driver itself."""
+"""Actors in the driver's process: each on a thread of its own, or in the driver itself."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class _Here(Port):
         return hand_over(value)
 
     def say(self, reply: Reply | None) -> None:
-        """Report to the driver, unless it has ended the actor meanwhile."""
+        """Report to the driver, unless the driver has ended the actor meanwhile."""
         if reply is not None and self.alive:
             self.emit(event_of(self.spec.name, self.spec.incarnation, reply))
 
     def construct(self) -> bool:
-        """Call the actor's constructor, where it will live."""
+        """Call the actor's constructor, in the place where the actor will live."""
         reply = self.host.start(self.spec.code)
         self.say(reply)
         return bool(reply[0][0] == "started")
@@ -59,7 +59,7 @@ class ThreadActor(_Here):
         self.inbox.put((order, payload))
 
     def kill(self) -> None:
-        """No further job; a thread that is busy ends after it."""
+        """No further job; a thread that is busy ends after its present one."""
         self.alive = False
         self.inbox.put(None)
 
@@ -78,7 +78,7 @@ class ThreadActor(_Here):
 
 
 class InlineActor(_Here):
-    """An actor in the driver itself, which works for it when it has nothing else to do."""
+    """An actor in the driver itself, where its jobs are done when there is nothing else to do."""
 
     def __init__(self, spec: ActorSpec, emit: Callable[[Event], None], place: SameProcess) -> None:
         super().__init__(spec, emit)
@@ -116,11 +116,11 @@ class SameProcess:
         self.threads: list[ThreadActor] = []
         self.inline: list[InlineActor] = []
         self.jobs: deque[tuple[InlineActor, Job | None]] = deque()
-        """of actors that live in the driver; done when it has nothing better to do"""
+        """jobs of actors in the driver, done when the driver has nothing better to do"""
         self.seconds = 0.0
-        """that the driver has worked for actors that live in it"""
+        """seconds that the driver has worked for actors that live in the driver"""
         self.busy: dict[str, float] = {}
-        """the same, by actor"""
+        """by actor: seconds that the driver has worked for the actor"""
 
     def start(self, spec: ActorSpec) -> Port:
         """Bring an actor to life."""

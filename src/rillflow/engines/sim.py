@@ -1,6 +1,6 @@
 """One thread, seeded, virtual time: the debugger, the determinism mode, the cluster simulator.
 
-Actors are plain objects in the driver. Each works on one thing at a time, in the order it was
+Actors are objects of the driver's process. Each works on one thing at a time, in the order it was
 asked. What happens at the same virtual time is ordered by the seed; nothing else is random.
 """
 
@@ -34,7 +34,7 @@ class SimActor(Port):
         self.host: Any = engine.make_host(spec)
         self.inbox: deque[Job] = deque()
         self.on_the_way: deque[Job] = deque()
-        """sent but not arrived; what was sent first arrives first, also at one instant"""
+        """orders that have not arrived; what was sent first arrives first, also at one instant"""
         self.answers: deque[Event] = deque()
         self.working = False
         self.alive = True
@@ -59,7 +59,7 @@ class SimActor(Port):
         self.kill()
 
     def answer(self, value: Any) -> Ref:
-        """A result on its way out."""
+        """A result on its way out of the actor."""
         if self.outside:
             return PackedRef.of(value, by_value=False)
         return hand_over(value)
@@ -197,7 +197,7 @@ class Sim(Engine):
     # -- actors at work ------------------------------------------------------------------------
 
     def arrive(self, actor: SimActor, job: Job) -> None:
-        """An order is on its way, for as long as that takes."""
+        """An order is on its way to an actor, for as long as that takes."""
         if self.transport and actor.outside and job[0][0] != "install":
             actor.on_the_way.append(job)
             arrival = self._time.clock + self.transport
@@ -218,7 +218,7 @@ class Sim(Engine):
             self._time.at(self._time.clock, lambda: self._next_job(actor))
 
     def _next_job(self, actor: SimActor) -> None:
-        """What takes no time, up to the next request: that one takes its time."""
+        """Do what takes no time, up to the next request, which takes its time."""
         while actor.alive and actor.inbox:
             order, payload = actor.inbox.popleft()
             if order[0] == "request":

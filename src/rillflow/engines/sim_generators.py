@@ -17,13 +17,13 @@ class Generators:
 
     current: Generators | None = None
     before: list[Callable[[], None]] = []  # noqa: RUF012 - shared on purpose: there is one process
-    """puts back what there was before any simulation"""
+    """functions that put back what there was before any simulation"""
     at_work: list[Generators] = []  # noqa: RUF012 - as above
     """runs that the driver works for, each inside an actor of the one before"""
 
     def __init__(self) -> None:
         self._mine: list[Callable[[], None]] = []
-        """puts back what they were when this run was last at work"""
+        """functions that put the generators back as this run has left them"""
         self.open = False
 
     def seed(self, seed: int) -> None:
@@ -44,13 +44,13 @@ class Generators:
         self.take_over()
 
     def leave(self) -> None:
-        """Back to the run around this one, if there is one; else nobody draws from them now."""
+        """Back to the run around this one, if there is one; else nobody draws any numbers now."""
         Generators.at_work.pop()
         if Generators.at_work:
             Generators.at_work[-1].take_over()
 
     def take_over(self) -> None:
-        """From now on it is this run that draws from them."""
+        """From now on this run draws from the generators."""
         if Generators.current is self or not self.open:
             return
         if Generators.current is None:
@@ -62,7 +62,7 @@ class Generators:
             put_back()
 
     def give_back(self) -> None:
-        """The run is over."""
+        """The run is over: if it has the generators, they are put back as they were before."""
         self.open = False
         if Generators.current is self:
             Generators.current = None

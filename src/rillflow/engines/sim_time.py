@@ -14,7 +14,7 @@ class Cores:
     def __init__(self, count: int | None) -> None:
         self.count = count
         self.served = 0.0
-        """work given to each running job since the beginning: a clock that slows when crowded"""
+        """work given to each running job since the beginning: a clock that slows with many jobs"""
         self.updated = 0.0
         self.work = 0.0
         """seconds of work that were asked for, over all jobs"""

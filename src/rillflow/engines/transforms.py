@@ -4,8 +4,8 @@ Marks are an item's provenance, opaque here: sequence numbers in an actor, ticke
 Whoever runs a transform supplies an `Accounts`, which is told when marks are dropped or shared.
 
 The state of a transform is a dict with three entries, so that whoever saves it can tell a user's
-data from ours: `fn`, what the callable's own `get_state` gave; `inside`, the items that it holds,
-as pairs of value and marks; `own`, plain data of the transform itself.
+data from ours: `fn`, what `get_state` of the callable gave; `inside`, the items inside the
+transform, as pairs of value and marks; `own`, plain data of the transform itself.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Accounts(Protocol):
     """What a transform needs from whoever runs it."""
 
     def drop(self, marks: Marks, reason: str) -> None:
-        """These will never reach an output."""
+        """Items with these marks will never reach an output."""
         ...
 
     def share(self, marks: Marks, extra: int) -> None:
-        """These now belong to `extra` further items."""
+        """These marks now belong to `extra` further items."""
         ...
 
     def context(self, marks: Marks) -> Any:
@@ -42,12 +42,14 @@ class Accounts(Protocol):
 
 
 class Transform:
-    """Base: holds nothing, reads its items, never ends."""
+    """Base class: a transform that keeps nothing, reads its items and never ends."""
 
     reads = True
-    """whether it needs the value; False: a reference is passed on unread"""
+    """whether the transform needs the value; False: a reference is passed on unread"""
     holds = False
-    """whether it may keep items for later"""
+    """whether the transform may keep items for later"""
+    divides = False
+    """whether several items may come of one"""
     ended = False
 
     def __init__(
@@ -67,7 +69,7 @@ class Transform:
         return []
 
     def inside(self) -> Outs:
-        """The items kept inside, with their marks; what only has marks has no value."""
+        """The items inside, with their marks; where only marks are known, the value is None."""
         return []
 
     def clear(self) -> None:
@@ -112,6 +114,8 @@ class Filter(Transform):
 class Flatten(Transform):
     """Elements of a list, one by one."""
 
+    divides = True
+
     def feed(self, value: Any, marks: Marks) -> Outs:
         items = _as_list(value, "flatten takes items that are lists")
         if not items:
@@ -124,6 +128,7 @@ class Flatten(Transform):
 class Combine(Transform):
     """A flat-map whose callable may collect; provenance collects with it."""
 
+    divides = True
     holds = True
 
     def __init__(
@@ -279,7 +284,7 @@ _TRANSFORMS: dict[str, type[Transform]] = {
 def make_transform(
     node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
 ) -> Transform:
-    """The running form of a transform node; `fn` is this run's own copy of its callable."""
+    """The running form of a transform node; `fn` is the copy of its callable for this run."""
     return _TRANSFORMS[node["op"]](node, fn, accounts, seed)
 
 

@@ -28,8 +28,8 @@ def Union(  # noqa: N802 - an operator, under the paper's name
     With `weights`, turns are given out by credits, exactly and deterministically: [1, 2] serves
     the second twice as often. A turn is one activation, whether or not it yields an item. With
     `units`, what an item costs is `units(item)`, so that weights can be stated in steps.
-    Round-robin waits for a slow child, but passes over one that waits for room in a queue (its
-    credit is kept) or that is still warming up (no credit accrues).
+    Round-robin waits for a slow child, but passes over a child that waits for room in a queue or in
+    an actor's mailbox (its credit is kept) or that is still warming up (no credit accrues).
     """
     mode: Literal["async", "round_robin"] = "async" if weights is None else "round_robin"
     return _merge(list(flows), mode, None, weights, units, name, "Union")

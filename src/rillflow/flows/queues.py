@@ -51,7 +51,7 @@ class Enqueue:
 
 
 def Dequeue(queue: Queue[Any], *, name: str | None = None) -> Flow[Any]:  # noqa: N802
-    """The items of a queue as a flow; it ends when every producer has ended and it is empty.
+    """The items of a queue as a flow, which ends when the queue is empty and its producers ended.
 
     >>> import rillflow as rf
     >>> Dequeue(rf.Queue(name="results"))

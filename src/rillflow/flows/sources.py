@@ -25,10 +25,10 @@ def from_actors(
     name: str | None = None,
     label: str | None = None,
 ) -> ParallelFlow[Any]:
-    """One shard per actor; each request calls `method` once. EndOfStream in it ends the shard.
+    """One shard per actor; each request calls `method` once, and EndOfStream ends the shard.
 
-    A `name` is unique in a flow; a `label` is numbered where it repeats, so operators made of this
-    one can be used twice.
+    A `name` is unique in a flow; a `label` is numbered where it repeats, so operators that are made
+    of `from_actors` can be used twice.
 
     >>> class Counter:
     ...     def __init__(self): self.n = 0

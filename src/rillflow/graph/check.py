@@ -283,7 +283,7 @@ def _givers(node: Node) -> Sequence[Node]:
 
 
 def _reachable(start: str, edges: dict[str, set[str]]) -> set[str]:
-    """Everything behind `start`; itself only if there is a way back."""
+    """Everything behind `start`; `start` itself only if there is a way back."""
     found: set[str] = set()
     stack = [start]
     while stack:

@@ -20,9 +20,9 @@ class Context(Protocol):
     seed: int
     """seed of the run"""
     actor: Any
-    """the actor it runs in; None in the driver"""
+    """the actor that the operator runs in; None in the driver"""
     info: ActorInfo | None
-    """name, index, incarnation and seed of that actor"""
+    """name, index, incarnation and seed of the operator's actor; None in the driver"""
 
     @property
     def provenance(self) -> Provenance:
@@ -44,9 +44,13 @@ class Context(Protocol):
     ) -> None:
         """Call `method(*args)` on actors, without waiting; handled before any later request.
 
-        `version` marks a weights message: it is stamped on later items, and the same version is
-        not sent to the same actor twice. With `key` the newest such message is sent again to an
-        actor that restarts or joins.
+        With a `version` the message belongs to a channel, named by `key` or else by the method: the
+        version is stamped on later items, the same version is not sent to the same actor twice, and
+        a newer message takes the place of one that has not left. Actors that restart or join are
+        sent the newest message of each channel and of each `key`.
+
+        An operator that sends messages without a version waits, before its next item, while an
+        actor of the group that it sends to has a full mailbox.
         """
         ...
 
@@ -57,15 +61,14 @@ class Context(Protocol):
     def defer(self, value: Any) -> Ref:
         """As `put`, for a value that never changes: serialised only when it is really sent.
 
-        A message with a version leaves with the next request to its actor, unless a newer one has
-        replaced it by then.
+        A message with a version that a newer one has replaced is never serialised.
         """
         ...
 
     def shared(self, key: str, make: Callable[[], T]) -> T:
         """What several operators of the driver share in one run, such as a learner; made once.
 
-        If it has `get_state` and `set_state` it is part of the run's state.
+        A shared object with `get_state` and `set_state` is part of the run's state.
         """
         ...
 
@@ -83,7 +86,7 @@ class Context(Protocol):
 
 
 class Operator(Generic[T, U]):
-    """Base class for operators with state; plain callables work as well.
+    """Base class for operators with state; any other callable works as well.
 
     A subclass defines `__call__(self, item)` or `__call__(self, item, ctx)`. Set `takes_ref` to be
     given an item unread, as a `Ref` that can be forwarded without a copy. An operator in the driver

@@ -40,7 +40,7 @@ class Handle:
 class ActorHandle(Handle):
     """One actor of a group; operators send it messages through their context.
 
-    It travels as a name and an index: what the group's actors are made of stays behind.
+    A handle travels as a name and an index: what the group's actors are made of stays behind.
     """
 
     def __init__(self, group: Actors, index: int) -> None:
@@ -86,12 +86,12 @@ class Actors(Handle):
     name: str = ""
     placement: Placement = "process"
     policy: FailurePolicy | None = None
-    """None: the run's own policy"""
+    """None: the policy of the run"""
     resources: Mapping[str, float] = field(default_factory=dict)
     """what one actor needs on a cluster, e.g. {"num_cpus": 1}; only the ray engine reads it"""
     mailbox: int = 64
-    """messages without a version that may be under way to one actor: operators that send to it are
-    held back until it has handled some"""
+    """messages that may be under way to one actor: operators that send messages without a version
+    to the group wait until the actor has handled some"""
     uid: str = field(default_factory=_uid)
 
     @staticmethod
@@ -204,11 +204,11 @@ class Queue(Handle, Generic[T]):
 
 
 class Background(Handle):
-    """An operator on its own thread or actor, between two bounded queues: a learner, usually.
+    """An operator on a thread or actor of its own, between two bounded queues: usually a learner.
 
-    Put items on `inqueue` with `Enqueue`, take results from `outqueue` with `Dequeue`. It works
-    while the driver does other things, and stops when its out-queue is full. If the callable has a
-    method `begin(info)`, it is called once, where the callable lives, before the first item.
+    Put items on `inqueue` with `Enqueue`, take results from `outqueue` with `Dequeue`. The operator
+    works while the driver does other things, and stops when its out-queue is full. A callable's
+    method `begin(info)` is called once, where the callable lives, before the first item.
     """
 
     def __init__(

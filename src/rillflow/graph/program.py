@@ -30,7 +30,7 @@ class Program:
 
     @cached_property
     def names(self) -> dict[Node, str]:
-        """A unique name per node: the user's own, or the label, numbered where it repeats."""
+        """A unique name per node: the user's, or the label, numbered where it repeats."""
         taken = {node.name for node in self.nodes if node.name is not None}
         names: dict[Node, str] = {}
         for node in self.nodes:
@@ -81,7 +81,7 @@ class Program:
 
     @cached_property
     def backgrounds(self) -> tuple[Background, ...]:
-        """Every background operator, also one that is reached only through other ones' queues."""
+        """Every background operator, also those that are reached only through queues of others."""
         return self._queues_and_backgrounds[1]
 
     @cached_property

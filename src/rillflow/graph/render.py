@@ -53,7 +53,7 @@ def _tree(document: Json) -> Iterator[tuple[str, str, str]]:
 
 
 def _feeds(document: Json) -> dict[str, list[tuple[str, str]]]:
-    """What each box reads, and through which port; a plain queue is no line of its own."""
+    """What each box reads, and through which port; a queue without a background has no line."""
     feeds: dict[str, list[tuple[str, str]]] = {box["id"]: [] for box in document["nodes"]}
     for edge in document["edges"]:
         if edge["kind"] != "message":

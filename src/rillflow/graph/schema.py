@@ -30,7 +30,7 @@ class _Schema:
         self.nodes: list[Json] = []
         self.edges: list[Json] = []
         self.ids: dict[object, str] = {}
-        """of a node, or of a handle's uid"""
+        """the id of a box, by its node or by the uid of its handle"""
         self.taken: set[str] = set()
         self.owners: dict[Node, list[str]] = {}
         """for each shard of a node, the group of its actor"""

@@ -70,7 +70,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Recorder(_Pickler):
-    """Keeps every object the pickler meets, but for plain data and plain containers."""
+    """Keeps every object the pickler meets, but for plain data and built-in containers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,12 +221,12 @@ def _elements(place: _Place) -> Iterator[_Place]:
 
 
 def _state(place: _Place) -> Iterator[_Place]:
-    """What an object is rebuilt from, as its own `__reduce_ex__` tells it."""
+    """What an object is rebuilt from, as its `__reduce_ex__` tells it."""
     try:
         reduced = place.value.__reduce_ex__(5)
-    except Exception:  # a module, for one: cloudpickle has its own way with it
+    except Exception:  # a module, for one: cloudpickle treats modules in another way
         return
-    if not isinstance(reduced, tuple):  # it travels by its name
+    if not isinstance(reduced, tuple):  # the object travels by its name
         return
     state = reduced[2] if len(reduced) > 2 else None
     for attributes in state if isinstance(state, tuple) else (state,):  # with slots there are two

@@ -1,4 +1,4 @@
-"""A flow as a self-contained SVG picture, from the schema in `render.py`.
+"""A flow as a self-contained SVG picture, from the schema in `schema.py`.
 
 Colours say where an operator runs, a stack of boxes that there is one copy per shard. As in the
 RLlib Flow paper, pink edges are asynchronous and dotted pink ones are messages.

@@ -29,12 +29,12 @@ class Target(Protocol):
     """failures in a row, for policies that give up"""
 
     def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
-        """The answer."""
+        """The request was answered."""
         ...
 
     def dropped(self, request: Request, header: Header | None, reason: str) -> None:
-        """There is no item: its actor failed (the header says what became of whose items), or is
-        lost with everything it had."""
+        """There is no item: user code raised (the header says what became of whose items), or the
+        actor is lost with everything it had (then there is no header)."""
         ...
 
     def actor_back(self) -> None:
@@ -66,12 +66,12 @@ class Request:
         self.actor = actor
         self.target = target
         self.label = label
-        """what is asked, if it is a call"""
+        """what is asked, if the request is a call"""
         self.id = 0
         self.seq = -1
         self.tickets: tuple[Ticket, ...] = ()
         self.own = False
-        """its ticket was made for it (False: it carries those of an item on its way)"""
+        """the request has a ticket made for it (False: it carries the tickets of an item)"""
         self.issued = 0.0
         self.told = 0
         """messages sent to the actor before this request"""
@@ -86,31 +86,31 @@ class Actor:
     name: str
     handle: ActorHandle
     group: str
-    """the uid of its group"""
+    """the uid of the actor's group"""
     policy: FailurePolicy
     code: bytes
     mail: Mail
     port: Port = field(init=False)
-    """the driver's end of its present incarnation"""
+    """the driver's end of the actor's present incarnation"""
     inline: bool = False
-    """it lives in the driver itself"""
+    """the actor lives in the driver itself"""
     incarnation: int = 0
     status: Status = "live"
     started: bool = False
-    """its constructor has returned"""
+    """the constructor has returned"""
     seq: int = 0
     requests: dict[int, Request] = field(default_factory=dict)
-    """requests and calls that it has not answered, oldest first"""
+    """requests and calls that the actor has not answered, oldest first"""
     inside: dict[int, tuple[Ticket, ...]] = field(default_factory=dict)
     """by sequence number: tickets of items that an operator keeps inside the actor"""
     pipelines: dict[str, bytes] = field(default_factory=dict)
     targets: list[Target] = field(default_factory=list)
     parked: list[Callable[[], None]] = field(default_factory=list)
-    """asked again after the next message: shards that answered `not ready`"""
+    """called after the next message: each asks a shard again that answered `not ready`"""
     restarts: deque[float] = field(default_factory=deque)
     last_heard: float = 0.0
     watched: bool = False
-    """a timer is set for its oldest request"""
+    """a timer is set for the actor's oldest request"""
     busy: float = 0.0
     counters: Counter[str] = field(default_factory=Counter)
 

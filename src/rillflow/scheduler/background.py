@@ -41,7 +41,7 @@ class BackgroundState:
         """records of answered requests, to be used again"""
         self.failures = 0
         self.handed = 0
-        """items that it has been given and not answered"""
+        """items that the operator has been given and not answered"""
         inqueue.readers.append(self)
         outqueue.fillers.append(self)
 

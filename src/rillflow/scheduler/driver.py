@@ -90,7 +90,7 @@ class Driver:
         times.loop += now - max(times.left or 0.0, times.begin)
         times.left = self.output = None
         times.rounds += 1
-        if output is not None and output.hold is not None:  # a snapshot may have let go of it
+        if output is not None and output.hold is not None:  # a snapshot may have let go of the item
             output.hold.release()
         engine.flush()  # a worker that was asked again starts at once
         self._flushed = engine.now()
@@ -98,7 +98,7 @@ class Driver:
         return self._flushed
 
     def post(self) -> None:
-        """Everything leaves that was said to actors."""
+        """Everything leaves that was sent to actors."""
         office = self.scheduler.fleet.office
         if office.behind:
             office.post_newest()
@@ -121,7 +121,7 @@ class Driver:
         return self._flushed
 
     def _deliver(self, envelope: Envelope) -> Any:
-        """Hand an item to the user; what was said to actors leaves before the user's code runs."""
+        """Hand an item to the user; what was sent to actors leaves before the user's code runs."""
         fleet, times = self.scheduler.fleet, self.times
         if envelope.lazy:
             self._read(envelope)
@@ -142,7 +142,7 @@ class Driver:
         return envelope.value
 
     def _read(self, envelope: Envelope) -> None:
-        """Fetch an item that nobody has read; if it cannot be, its life ends here."""
+        """Fetch an item that nobody has read; the life of one that cannot be read ends here."""
         try:
             envelope.read()
         except BaseException as error:
@@ -154,15 +154,15 @@ class Driver:
             raise OperatorError.build(describe_exception(error), where, None, error) from error
 
     def _post_to_listeners(self) -> None:
-        """New weights leave now to actors that no request will take them to."""
+        """Versioned messages leave now to actors that nobody asks for items."""
         office = self.scheduler.fleet.office
         office.post_newest(listeners=True)
-        if office.listeners:  # they may have handled what came before, and said so
+        if office.listeners:  # listeners may have handled earlier versions, and said so
             self._handle(self.engine.peek())
             office.post_newest(listeners=True)
 
     def _wait(self, status: Blocked, since: float) -> None:
-        """Nothing can be pulled, as a look has shown since then: let something happen."""
+        """Nothing can be pulled, as a look since `since` has shown: let something happen."""
         fleet, engine, times = self.scheduler.fleet, self.engine, self.times
         if not fleet.expects_events:
             self.raise_errors()
@@ -186,15 +186,15 @@ class Driver:
         times.messages += engine.now() - max(came, times.begin)
 
     def _post_before_waiting(self) -> None:
-        """Whatever has not left leaves now; new weights of those who will be asked stay if the
-        driver only waits for itself: newer ones may be made meanwhile."""
+        """Whatever has not left leaves now. But while the driver only waits for itself, versioned
+        messages to actors that will be asked stay: newer versions may come meanwhile."""
         fleet = self.scheduler.fleet
         if fleet.office.behind:
             fleet.office.post_newest(listeners=fleet.inline > 0)
         fleet.office.unflushed = False
 
     def _is_stuck(self) -> bool:
-        """An engine without threads had nothing to do, and never will have."""
+        """Whether an engine without threads had nothing to do, and never will have."""
         return self.engine.actors_in_driver and not self.scheduler.fleet.timers
 
     def take_events(self, timeout: float | None) -> None:
@@ -247,7 +247,7 @@ class Driver:
     def ask(self, actor: Actor, method: str, argument: Any, timeout: float | None = None) -> Any:
         """Ask an actor's host and handle events until it answers."""
         fleet = self.scheduler.fleet
-        # it may be about to be restarted
+        # the actor may be about to be restarted
         self._until(lambda: actor.status != "waiting", timeout, "be restarted")
         if actor.status == "gone":
             raise RunError(f"actor {actor.name!r} is gone and cannot be asked for {method!r}.")
@@ -265,7 +265,7 @@ class Driver:
         self._until(lambda: all(answer.done for answer in answers), timeout, "answer")
 
     def _until(self, done: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Handle events until something holds."""
+        """Handle events until `done()` is true."""
         fleet, engine = self.scheduler.fleet, self.engine
         deadline = None if timeout is None else engine.now() + timeout
         while not done():

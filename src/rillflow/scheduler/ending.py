@@ -1,4 +1,4 @@
-"""The end of a finite flow: whatever was said to actors reaches them before they end."""
+"""The end of a finite flow: whatever was sent to actors reaches them before they end."""
 
 from __future__ import annotations
 

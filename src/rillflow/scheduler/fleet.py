@@ -1,7 +1,7 @@
 """Actors as the scheduler sees them: incarnations, requests on their way, what they answer.
 
-The one place that talks to the engine about actors. What a failure means is `supervision.py`'s to
-decide, what becomes of messages `mail.py`'s.
+Requests go out and events come in here. What a failure means is decided in `supervision.py`, what
+becomes of messages in `mail.py`.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ class Fleet:
         self.actors: dict[str, Actor] = {}
         """every actor there was, by name"""
         self.by_uid: dict[str, Actor] = {}
-        """the same, by the uid of its handle"""
+        """every actor there was, by the uid of its handle"""
         self.in_flight = 0
         """requests and calls that nobody has answered"""
         self.inline = 0
-        """those of them that the driver has to answer itself"""
+        """requests and calls that the driver has to answer itself"""
         self.errors: deque[Exception] = deque()
         """what the user has to be told"""
         self.timers = Timers(engine.now)
         self.counters: Counter[str] = Counter()
         self.office = PostOffice()
         self.supervision = Supervision(self)
+        self.office.on_crowded = self._watch
         self.paused = False
         """no shard makes a new request while the run is being saved or restored"""
         self.log: Callable[..., None] | None = None
-        """told what happens, if somebody wants to know"""
+        """called with what happens, if somebody wants to know"""
         self.counted_from = 0.0
         """when the counting of times began, on the engine's clock"""
         self._ids = itertools.count(1)
@@ -121,7 +122,7 @@ class Fleet:
             actor.port.send(("install", pipeline, code))
 
     def remove(self, actor: Actor) -> None:
-        """No more requests; the actor ends when those on their way are answered."""
+        """The actor gets no more requests, and ends when those on their way are answered."""
         if actor.status in ("gone", "leaving"):
             return
         was_waiting = actor.status == "waiting"
@@ -167,14 +168,19 @@ class Fleet:
         actor.requests[ident] = request
         self.in_flight += 1
         self.inline += actor.inline
-        if actor.policy.timeout is not None and not actor.watched:
-            self.supervision.watch(actor)
+        if actor.policy.timeout is not None:
+            self._watch(actor)
         if self.log is not None:
             self.log("request", actor.name, actor.incarnation, seq)
         sources: tuple[Any, ...] = ()
         if payload is not None:
             sources = tuple([ticket.source for ticket in request.tickets])
         actor.port.send(("request", ident, pipeline, seq, sources), payload)
+
+    def _watch(self, actor: Actor) -> None:
+        """Whoever owes something is looked after, if its policy says so."""
+        if actor.policy.timeout is not None and not actor.watched:
+            self.supervision.watch(actor)
 
     def call(self, actor: Actor, answer: Answer, method: str, payload: Ref) -> None:
         """Call a method of an actor's host."""
@@ -211,7 +217,7 @@ class Fleet:
         if header.handled != actor.mail.handled:
             self.office.handled(actor, header.handled)
         request.took = now - request.issued
-        if header.wall > now - self.counted_from:  # it began before the counting did
+        if header.wall > now - self.counted_from:  # the work began before the counting did
             header = _shortened(header, now - self.counted_from)
         actor.busy += header.wall
         if header.failure is not None:

@@ -39,7 +39,7 @@ class Gather(Step):
         self.in_flight = 0
         """requests on their way"""
         self.detached = False
-        """nobody reads it any more"""
+        """nobody reads this gather any more"""
         self.shards: list[Shard] = []
 
     def connect(self) -> None:
@@ -76,7 +76,7 @@ class Gather(Step):
     # -- what the kinds of gather define -------------------------------------------------------
 
     def arrived(self, shard: Shard, slot: Slot, envelopes: list[Envelope]) -> None:
-        """Items of one answer (none, if an operator in the actor kept or rejected it)."""
+        """Items of one answer (none, if an operator in the actor kept or rejected the item)."""
         raise NotImplementedError
 
     def rearm(self, shard: Shard) -> None:
@@ -99,7 +99,7 @@ class Gather(Step):
     # -- a step --------------------------------------------------------------------------------
 
     def detach(self) -> None:
-        """Its shards are not asked any more, and what they still answer ends here."""
+        """The shards are not asked any more, and what they still answer ends here."""
         self.detached = True
         for _, envelope in self.waiting():
             envelope.finish("reader ended")

@@ -1,8 +1,8 @@
 """Every kind of node that works in the driver, and the step that does its work.
 
 This is the one list: to add a kind, write its step in a file of its own and name it here. Kinds
-that live inside actors (`actors`, `shards`, `route`, parallel transforms) are told to them by the
-gather behind them.
+that live inside actors (`actors`, `shards`, `route`, parallel transforms) are installed there by
+the gather behind them.
 """
 
 from __future__ import annotations

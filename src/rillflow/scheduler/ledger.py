@@ -2,8 +2,8 @@
 
     produced = in_flight + held + trained + stored + delivered + consumed + dropped[reason]
 
-`in_flight`: requested, not delivered yet. `held`: delivered, in a buffer, a queue or an operator
-(or kept inside the actor by an operator there). `delivered`: reached the user. `consumed`: reached
+`in_flight`: requested, not answered yet. `held`: answered, in a buffer, a queue or an operator (or
+kept inside the actor by an operator there). `delivered`: reached the user. `consumed`: reached
 the end of a branch that runs for its effects. Behind a split each branch has an account of its own.
 
 Messages have lines of their own (see `mail.py`):
@@ -149,7 +149,7 @@ def _rank(outcome: str) -> int:
 
 
 class Ticket:
-    """One request's place in the ledger; each piece of its result holds it until settled.
+    """One request's place in the ledger; each piece of the result has it until it is settled.
 
     Behind a split every branch has a ticket of its own (a fork) in the branch's account. The forks
     expect all pieces that are still on their way to the split.
@@ -201,7 +201,7 @@ class Ticket:
                 fork.mark(outcome)
 
     def add_pieces(self, extra: int) -> None:
-        """Its result was divided further."""
+        """The result of the request was divided further."""
         self.pieces += extra
         if self.forks is not None:
             for fork in self.forks.values():
@@ -255,7 +255,7 @@ class Ledger:
 
     @property
     def messages(self) -> list[MessageBalance]:
-        """One line per group of actors that was sent any message."""
+        """One line per group of actors."""
         return self._messages()
 
     @property

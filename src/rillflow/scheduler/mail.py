@@ -2,22 +2,25 @@
 
 sent        handed to the run by an operator, for one actor
 posted      handed to the engine; it leaves within the driver's step
-handled     the actor has said so
+handled     by its actor, as the actor has said
 under way   sent and neither handled nor lost: posted, or still here
 lost        never to be handled, by reason: `worker_lost` (its actor died with it), `gone` (its
             actor had left), `error` (its handler raised), `superseded` (a newer version took its
             place before it was posted), `ended` (the run was over)
 
-A message with a version belongs to a channel, of which only the newest counts: it waits here while
-two older ones are under way, and a newer one takes its place. It leaves together with a request to
-the actor, or when the driver has to wait; to an actor that nobody asks for items, with the driver's
-step. A message without a version takes a credit of its actor's mailbox until it is handled.
+A message with a version belongs to a channel, of which only the newest counts: the newest waits
+here while two older ones are under way, and a newer one takes its place. A message with a version
+leaves together with a request to its actor, or when the driver has to wait; to an actor that nobody
+asks for items it leaves with the driver's step.
+
+A posted message takes a credit of its actor's mailbox until it is handled. Operators that send
+messages without a version to a group wait while an actor of the group has no credit left.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +74,7 @@ class MessageAccount:
 
 
 class Mail:
-    """The messages of one actor: of its present incarnation, and those it has to be sent yet."""
+    """The messages of one actor: to its present incarnation, and those that are not posted yet."""
 
     __slots__ = (
         "account",
@@ -93,22 +96,22 @@ class Mail:
 
     def __init__(self, account: MessageAccount, limit: int) -> None:
         self.account = account
-        """of its group"""
+        """the account of the actor's group"""
         self.limit = limit
-        """messages under way after which nobody sends it more"""
+        """messages under way that fill the mailbox"""
         self.told = 0
-        """messages for it so far, all incarnations together"""
+        """messages for the actor so far, all incarnations together"""
         self.posted = 0
         self.handled = 0
         self.sizes: deque[int] = deque()
         """bytes of each message that is posted and not handled"""
         self.bytes = 0
         self.plain = 0
-        """how many were posted with the last one that has no version"""
+        """how many messages were posted with the last one that has no version"""
         self.crowded = False
-        """it has no credit left"""
+        """the actor has no credit left"""
         self.kept: list[Message] = []
-        """messages without a version for its next incarnation"""
+        """messages without a version for the actor's next incarnation"""
         self.unsent: dict[str, Message] = {}
         """by channel: the newest message, if it has not been posted yet"""
         self.channels: dict[str, tuple[int, int]] = {}
@@ -116,13 +119,13 @@ class Mail:
         self.newest: dict[str, int] = {}
         """by channel: the newest version that is posted or unsent"""
         self.versions = NO_VERSIONS
-        """the newest version posted on each channel: what its next item is made with"""
+        """the newest version posted on each channel: what the next item is made with"""
         self.versions_sent = 0
         """messages with a version so far; the lag of an item is counted in these"""
 
     @property
     def under_way(self) -> int:
-        """Messages that it has neither handled nor lost."""
+        """Messages for the actor that are neither handled nor lost."""
         return self.posted - self.handled + len(self.unsent) + len(self.kept)
 
     def begin(self) -> None:
@@ -161,19 +164,21 @@ class PostOffice:
 
     def __init__(self) -> None:
         self.accounts: dict[str, MessageAccount] = {}
-        """by group"""
+        """by the uid of a group"""
         self.newest: dict[tuple[str, str], Message] = {}
         """by group and channel (or key): what joiners, restarted and restored actors start from"""
         self.behind: dict[str, Actor] = {}
         """actors with unsent messages"""
         self.listeners: dict[str, Actor] = {}
-        """those of them that nobody asks for items: no request will take the messages along"""
+        """actors with unsent messages that no request takes along: nobody asks them for items"""
         self.crowded: dict[str, int] = {}
         """by group: how many of its actors have no credit left"""
         self.unflushed = False
         """something was posted since the engine was last told to send"""
+        self.on_crowded: Callable[[Actor], None] | None = None
+        """told who has no credit left: an actor that hangs then has to be noticed"""
         self.log: Any = None
-        """told what is posted, if somebody wants to know"""
+        """called with what is posted, if somebody wants to know"""
 
     def account(self, group: str) -> MessageAccount:
         """The account of a group."""
@@ -185,7 +190,7 @@ class PostOffice:
     # -- sending -------------------------------------------------------------------------------
 
     def send(self, actor: Actor, message: Message) -> bool:
-        """A message for one actor; False: it has this version already."""
+        """Take in a message for one actor; False: the actor has this version, or is gone."""
         mail, channel = actor.mail, message.channel
         if channel is not None:
             if mail.newest.get(channel) == message.version:
@@ -245,8 +250,8 @@ class PostOffice:
             self._post(actor, message)
 
     def post_newest(self, listeners: bool = False) -> None:
-        """Post what waits, but to actors that have two of the same channel to handle already: one
-        that they are at, and one to go on with."""
+        """Post what waits, except to actors that have two messages of the same channel to handle:
+        one that they are at, and one to go on with."""
         for actor in list((self.listeners if listeners else self.behind).values()):
             mail = actor.mail
             if actor.status not in ("live", "leaving"):
@@ -280,7 +285,9 @@ class PostOffice:
             self._count_credits(actor)
 
     def raised(self, actor: Actor, count: int) -> None:
-        """The handlers of so many messages, which it has reported as handled, have raised."""
+        """The handlers of so many messages that the actor has reported as handled have raised."""
+        if not count:
+            return
         account = actor.mail.account
         account.handled -= count
         account.lost["error"] += count
@@ -318,7 +325,7 @@ class PostOffice:
         self._count_credits(actor)
 
     def welcome(self, actor: Actor) -> None:
-        """A new incarnation: the newest of each channel, then what was kept for it."""
+        """Post the newest of each channel, then what was kept, to a new incarnation."""
         account = actor.mail.account
         for (group, _), message in self.newest.items():
             if group == actor.group:
@@ -350,6 +357,8 @@ class PostOffice:
         crowded = waiting >= mail.limit or mail.bytes >= MANY_BYTES
         if crowded != mail.crowded:
             mail.crowded = crowded
+            if crowded and self.on_crowded is not None:
+                self.on_crowded(actor)
             count = self.crowded.get(actor.group, 0) + (1 if crowded else -1)
             if count:
                 self.crowded[actor.group] = count

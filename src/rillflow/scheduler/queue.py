@@ -25,7 +25,7 @@ class Pump(Protocol):
         ...
 
     def status(self) -> Blocked:
-        """Why it gives nothing."""
+        """Why the operator gives nothing."""
         ...
 
 
@@ -35,15 +35,15 @@ class QueueState:
     def __init__(self, queue: Queue[Any], name: str) -> None:
         self.queue = queue
         self.name = name
-        """its name in this program, where a second queue of a name has a number"""
+        """the queue's name in this program, where a second queue of a name has a number"""
         self.items: deque[Envelope] = deque()
         self.producers: set[str] = set()
         self.fillers: list[Pump] = []
         self.readers: list[Pump] = []
         self.takers: set[str] = set()
-        """steps that take items from it"""
+        """steps that take items from the queue"""
         self.abandoned = False
-        """nobody will ever take an item from it: what is put on it ends there"""
+        """nobody will ever take an item from the queue: what is put on it ends there"""
 
     @property
     def full(self) -> bool:
@@ -74,7 +74,7 @@ class QueueState:
         return envelope
 
     def status(self) -> Blocked:
-        """Why it is empty: the best news that any of its fillers has."""
+        """Why the queue is empty: the best news that any of its fillers has."""
         reasons = [filler.status() for filler in self.fillers]
         if self.producers:
             reasons.append(Blocked.STARVED)
@@ -92,11 +92,11 @@ class QueueState:
                 self.get().finish("reader ended")
 
     def held(self) -> list[tuple[Ticket, ...]]:
-        """Tickets of its items."""
+        """Tickets of the items in the queue."""
         return [envelope.tickets for envelope in self.items]
 
     def get_state(self, save: Saver) -> Any:
-        """Its items, and who fills it."""
+        """The items of the queue, and who fills it."""
         return {
             "items": [save.envelope(envelope) for envelope in self.items],
             "producers": sorted(self.producers),
@@ -104,7 +104,7 @@ class QueueState:
         }
 
     def set_state(self, state: Any, load: Loader) -> None:
-        """Go on from there."""
+        """Go on from what `get_state` gave."""
         self.items.extend(load.envelope(row) for row in state["items"])
         self.producers = set(state["producers"])
         self.abandoned = state["abandoned"]

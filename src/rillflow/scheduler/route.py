@@ -53,7 +53,7 @@ class Route:
         return envelope
 
     def payload(self, envelope: Envelope) -> Ref:
-        """The item as it came, unread; one of a checkpoint has been read."""
+        """The item as it came, unread; an item of a checkpoint has been read already."""
         value = envelope.value
         return value if isinstance(value, Ref) else self.scheduler.fleet.engine.put(value)
 
@@ -141,7 +141,7 @@ class Route:
                 envelope.release()
 
     def release(self) -> None:
-        """The run is over."""
+        """The run is over: let go of every item."""
         for buffer in self.buffers:
             buffer.clear()
 
@@ -154,7 +154,7 @@ class Route:
         }
 
     def set_state(self, state: dict[str, Any], load: Loader) -> None:
-        """Go on from there; what waited for a partition that is no more goes to the others."""
+        """Go on from what `get_state` gave; items for a partition that is gone go to the others."""
         self.dealt, self.ended = dict(state["dealt"]), state["ended"]
         for index, rows in enumerate(state["buffers"]):
             for row in rows:

@@ -78,7 +78,7 @@ class Run(Generic[T]):
         self._driver = Driver(self._scheduler, self.engine)
         self._state: State = "new"
         self._gate = threading.RLock()
-        """held by the thread that works for the run"""
+        """taken by the thread that works for the run"""
         self._restore: dict[str, Any] | None = None
         self._final: RunStats | None = None
         self._finalizer = weakref.finalize(self, self.engine.close)
@@ -174,14 +174,14 @@ class Run(Generic[T]):
     def stop(self) -> None:
         """End every actor and free everything. Safe to call twice, and from any thread.
 
-        Another thread that waits inside `next()` gets StopIteration. If it is inside user code of
-        the driver, the actors end now, and the rest is given back when that code returns.
+        Another thread that waits inside `next()` gets StopIteration. If that thread is inside user
+        code, the actors end now, and the rest is given back when the code returns.
         """
         self._driver.stopping = True
         if self._state == "running":
             self.engine.wake()
         if not self._gate.acquire(timeout=_PATIENCE):
-            return  # whoever has the gate sees that it is to stop
+            return  # whoever has the gate sees that the run is to stop
         try:
             self._give_back("stopped")
         finally:
@@ -269,7 +269,7 @@ class Run(Generic[T]):
 
     @contextlib.contextmanager
     def _at_work(self, what: str) -> Iterator[Scheduler]:
-        """The run, begun if it was new, for one thread; whatever was said to actors then leaves."""
+        """The run, begun if it was new, for one thread; whatever was sent to actors then leaves."""
         with self._gate:
             if self._state not in ("new", "running") or self._driver.stopping:
                 raise self._wrong(what)
@@ -315,7 +315,7 @@ class Run(Generic[T]):
         """Everything a resumed run needs: a cut at a step boundary, with no request on its way.
 
         With a `timeout`, a run whose actors do not come to rest within so many seconds goes on, and
-        a RunError says which.
+        a RunError names these actors.
         """
         with self._at_work("get_state") as scheduler:
             return snapshot.take(self._driver, scheduler, timeout)

@@ -1,6 +1,6 @@
-"""How steps save what they hold: items with their tickets, as plain data, and back.
+"""How steps save the items inside them, with their tickets, as plain data, and load them again.
 
-A ticket that is held in two places stays one: each is saved once and has a number. Items of one
+A ticket that two places have stays one: every ticket is saved once and has a number. Items of one
 delivery stay together: after a restore their source goes on when all of them are done with.
 """
 
@@ -39,7 +39,7 @@ class Saver:
         number = self._numbers.get(id(ticket))
         if number is None:
             number = self._numbers[id(ticket)] = len(self.rows)
-            self._kept.append(ticket)  # the number of a dead one would be given out again
+            self._kept.append(ticket)  # the id of a freed ticket would be given out again
             versions = self.versions(ticket.versions)
             row: Row = {
                 "source": [ticket.actor, ticket.incarnation, ticket.seq, versions],
@@ -68,9 +68,9 @@ class Saver:
 
 
 def apart(value: Any) -> Any:
-    """Containers of a state that are its own: what is saved does not change while the run goes on.
+    """A copy of the containers of a state: what is saved does not change while the run goes on.
 
-    Arrays are not copied: whoever changes one in place gives a copy of it.
+    Arrays are not copied: whoever changes an array in place gives a copy of it.
     """
     kind = type(value)
     if kind is dict:
@@ -97,11 +97,11 @@ class Loader:
         return tuple([self._tickets[number] for number in numbers])
 
     def envelope(self, row: Row) -> Envelope:
-        """An item."""
+        """An item from its row."""
         return Envelope(row["value"], self.tickets(row["tickets"]))
 
     def inside(self, state: Row) -> Row:
-        """The state of a transform."""
+        """The state of a transform, with tickets in the place of their numbers."""
         pairs = [(value, self.tickets(numbers)) for value, numbers in state["inside"]]
         return {**state, "inside": pairs}
 

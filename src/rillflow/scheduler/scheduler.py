@@ -2,7 +2,7 @@
 
     program     the graph, which never changes
     fleet       actors: who lives, who was asked for what, which messages are under way
-    steps       the operators of the driver, by node; each owns what it knows
+    steps       the operators of the driver, by node; each keeps what it knows
     queues      bounded queues between branches, by uid
     backgrounds operators between two queues
     routes      items on their way from one group of actors to another
@@ -174,7 +174,7 @@ class Scheduler:
         key: str | None = None,
         targets: set[str] | None = None,
     ) -> None:
-        """A message to actors; serialised once, or forwarded unread if it is one reference."""
+        """Send a message to actors; serialised once, or forwarded unread if it is one reference."""
         actors = self._actors(to)
         channel = None if version is None else key or method
         if channel is None:

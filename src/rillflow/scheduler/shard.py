@@ -32,7 +32,7 @@ class Gate(Protocol):
         ...
 
     def refunded(self, ticket: Ticket) -> None:
-        """It brought nothing."""
+        """A request brought nothing."""
         ...
 
 
@@ -53,7 +53,7 @@ class Several(Ref):
 
 
 class ItemRef(Ref):
-    """One item of a payload that holds several."""
+    """One item of a payload that has several."""
 
     __slots__ = ("index", "whole")
 
@@ -102,7 +102,7 @@ class Shard:
         names = gather.scheduler.program.names
         self.source = names[plan.source]
         self.key = f"{self.source}/{actor.name}"
-        """what it is called in a saved state: the same whoever else has joined or left"""
+        """what the shard is called in a saved state: the same whoever else has joined or left"""
         self.pipeline = f"{gather.name}/{self.source}"
         self.account = gather.scheduler.ledger.account(self.source)
         self.op_stats = [gather.scheduler.stats_of(names[n]) for n in (plan.source, *plan.chain)]
@@ -114,13 +114,13 @@ class Shard:
         self.removed = False
         self.warming = False
         self.hungry = False
-        """waits for an item from a route"""
+        """the shard waits for an item from a route"""
         self.metrics: list[tuple[int, Mapping[str, Any]]] = []
-        """came with answers whose items nobody has pulled yet"""
+        """metrics that came with answers whose items nobody has pulled yet"""
 
     @property
     def active(self) -> bool:
-        """Whether items may still come from it."""
+        """Whether items may still come from the shard."""
         return not (self.ended or self.removed)
 
     def issue(self) -> bool:
@@ -227,7 +227,7 @@ class Shard:
 
     def _keep_metrics(self, seq: int, metrics: Mapping[str, Any]) -> None:
         # times are statistics; what is kept to be told later is part of a run's state, and a run
-        # that is repeated comes to the same one
+        # that is repeated comes to the same state
         told = dict(metrics)
         times = told.pop("seconds", None)
         self.metrics.append((seq, told))
@@ -291,9 +291,9 @@ class Shard:
         return groups
 
     def _nothing_of_its_own(self, request: Request, header: Header, lost: str) -> None:
-        """Nothing that left the actor is of this request: it is kept inside, or it failed, or it
-        only brought what was left from earlier ones."""
-        if header.failure is not None and not header.dropped:  # an engine's own failure
+        """Nothing that left the actor is of this request: the request is kept inside, or failed, or
+        only brought what was left of earlier requests."""
+        if header.failure is not None and not header.dropped:  # a failure of the engine
             for ticket in self.actor.inside.pop(request.seq):
                 ticket.finish(lost)
         elif header.ended:

@@ -15,7 +15,7 @@ generators.
 
 Everything is found again by its name. Actors that joined are started again, those that left are
 not; in a program with another number of actors the ones that both have go on, new ones start fresh,
-and what others held is dropped as `removed`.
+and items inside the others are dropped as `removed`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def take(driver: Driver, scheduler: Scheduler, timeout: float | None = None) -> 
         driver.quiesce(timeout)
         state = _take(driver, scheduler, timeout)
     finally:
-        if state is None:  # it goes on as if nobody had asked
+        if state is None:  # the run goes on as if nobody had asked
             scheduler.fleet.paused = False
             scheduler.begin()
     _go_on(driver, scheduler, state)
@@ -158,7 +158,7 @@ def restore(driver: Driver, scheduler: Scheduler, state: dict[str, Any]) -> None
                 _bring_up_to_date(scheduler, actor)
         elif actor.status == "live":
             _restore_actor(driver, scheduler, actor, saved, load)
-        else:  # it is not part of this run any more
+        else:  # the actor is not part of this run any more
             for numbers in saved["inside"].values():
                 for ticket in load.tickets(numbers):
                     ticket.finish("removed")
@@ -190,7 +190,7 @@ def _go_on(driver: Driver, scheduler: Scheduler, state: dict[str, Any]) -> None:
 
 
 def _bring_up_to_date(scheduler: Scheduler, actor: Actor) -> None:
-    """An actor without a state of its own knows only what it is told."""
+    """Send the newest of each channel to an actor that knows only what it is told."""
     office = scheduler.fleet.office
     actor.mail.newest.clear()
     for (group, _), message in office.newest.items():
@@ -261,7 +261,7 @@ def _restore_members(scheduler: Scheduler) -> None:
 
 
 def _restore_channels(scheduler: Scheduler, state: dict[str, Any]) -> None:
-    """The newest message of each channel, instead of what was said at the start."""
+    """The newest message of each channel, instead of what was sent at the start."""
     office, engine = scheduler.fleet.office, scheduler.fleet.engine
     office.newest.clear()
     uids = {name: uid for uid, name in scheduler.program.group_names.items()}
@@ -279,7 +279,7 @@ def _restore_channels(scheduler: Scheduler, state: dict[str, Any]) -> None:
 
 
 def _restore_messages(scheduler: Scheduler, state: dict[str, Any]) -> None:
-    """Counts of messages go on from the state; what was said to newcomers is added to them."""
+    """Counts of messages go on from the state; what was sent to newcomers is added to them."""
     office = scheduler.fleet.office
     uids = {name: uid for uid, name in scheduler.program.group_names.items()}
     for name, saved in state["messages"].items():

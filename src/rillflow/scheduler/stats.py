@@ -18,21 +18,21 @@ class NodeStats:
 
     items: int = 0
     calls: int = 0
-    """of an operator in the driver"""
+    """calls of an operator in the driver"""
     busy: float = 0.0
-    """seconds spent in the operator's own code, over all its shards"""
+    """seconds spent in the operator's code, over all its shards"""
     inside: dict[str, float] = field(default_factory=dict)
-    """seconds of its parts, as actors tell them"""
+    """seconds of the operator's parts, as actors tell them"""
     answers: int = 0
     round_trip: float = 0.0
     """seconds between request and answer, summed"""
     service: float = 0.0
-    """seconds the actors worked on those requests, summed"""
+    """seconds the actors worked on requests, summed"""
     lag_sum: int = 0
     lag_max: int = 0
     counters: Counter[str] = field(default_factory=Counter)
     items_before: int = 0
-    """when the counting of times began"""
+    """items when the counting of times began"""
 
     def begin_counting(self) -> None:
         """Times and rates begin anew; what was counted otherwise stays."""
@@ -59,11 +59,11 @@ class OperatorStats:
     rate: float
     """items per second since the first answer"""
     busy: float
-    """seconds its code worked, over all shards"""
+    """seconds the operator's code worked, over all shards"""
     utilisation: float
-    """busy time over the time available to it (all its shards together)"""
+    """busy time over the time available to the operator (all its shards together)"""
     depth: int = 0
-    """items waiting in it: ready, buffered or queued"""
+    """items waiting in the operator: ready, buffered or queued"""
     capacity: int | None = None
     in_flight: int = 0
     lag_mean: float = 0.0
@@ -111,7 +111,7 @@ class RunStats:
         raise KeyError(f"no operator {name!r}; there are {[line.name for line in self.operators]}")
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """These statistics as plain data."""
         from dataclasses import asdict
 
         return asdict(self)

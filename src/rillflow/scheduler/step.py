@@ -1,11 +1,11 @@
-"""What every operator of the driver is: a step that is pulled, and owns what it knows.
+"""What every operator of the driver is: a step that is pulled, and keeps what it knows.
 
     pull()                        the next item, or why there is none; consumes at most one input
-    detach()                      whoever reads it wants no more
+    detach()                      whoever reads the step wants no more
     held()                        tickets of the items inside, for the audit of the ledger
     depth, capacity, in_flight    what `run.stats()` shows
-    cut()                         a snapshot is taken here: nothing keeps its source waiting
-    get_state(), set_state()      what a checkpoint needs of it
+    cut()                         a snapshot is taken: no item inside keeps its source waiting
+    get_state(), set_state()      what a checkpoint needs of the step
 
 A kind of node is one such class, listed in `kinds.py`.
 """
@@ -56,18 +56,18 @@ class Step:
         """The run begins, or goes on after a pause."""
 
     def detach(self) -> None:
-        """Whoever reads this step wants no more: those above it need not keep items for it."""
+        """Whoever reads this step wants no more: steps upstream need not keep items for it."""
         for input_ in self.node.inputs:
             if not input_.parallel:
                 self.scheduler.detach(input_)
 
     def held(self) -> list[tuple[Ticket, ...]]:
-        """Tickets of the items inside."""
+        """Tickets of the items inside the step."""
         return []
 
     @property
     def depth(self) -> int:
-        """Items waiting inside."""
+        """Items waiting inside the step."""
         return 0
 
     def cut(self) -> None:
@@ -85,4 +85,4 @@ class Step:
         return None
 
     def set_state(self, state: Any, load: Loader) -> None:
-        """Go on from there."""
+        """Go on from what `get_state` gave."""

@@ -40,7 +40,7 @@ class Supervision:
             return
         here = actor.inline or fleet.engine.actors_in_driver
         if here and failure.type_name == "KeyboardInterrupt":
-            target.dropped(request, header, "interrupted")  # the user has it already
+            target.dropped(request, header, "interrupted")  # the user has the interrupt already
             return
         actor.counters["errors"] += 1
         target.failures += 1
@@ -48,7 +48,7 @@ class Supervision:
         reaction = policy.on_error
         limits = {"retry": policy.max_retries, "drop": policy.max_drops}
         if target.failures > limits.get(reaction, sys.maxsize):
-            reaction = "raise"  # it is not transient
+            reaction = "raise"  # so many failures in a row do not pass
         if reaction in ("restart", "shrink"):
             self._replace(actor, error, reaction, lambda: target.dropped(request, header, "error"))
             return
@@ -103,7 +103,7 @@ class Supervision:
     ) -> None:
         """Count what an actor had as lost, then restart it, go on without it, or give up."""
         fleet = self.fleet
-        actor.status = "waiting"  # nobody asks it for anything meanwhile
+        actor.status = "waiting"  # nobody asks the actor for anything meanwhile
         if settle is not None:
             settle()
         lost = fleet.take_down(actor)
@@ -176,7 +176,7 @@ class Supervision:
         owes = actor.requests or actor.mail.crowded
         if timeout is None or not owes or actor.status not in ("live", "leaving"):
             return
-        if not actor.started:  # its constructor may take as long as it needs
+        if not actor.started:  # a constructor may take as long as it needs
             self.watch(actor)
             return
         issued = next(iter(actor.requests.values())).issued if actor.requests else 0.0

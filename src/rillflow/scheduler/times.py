@@ -37,7 +37,7 @@ class DriverTimes:
         self.rounds = 0
 
     def waited_for(self, path: str, seconds: float) -> None:
-        """The driver had nothing to do until this answered."""
+        """The driver had nothing to do until the operator at `path` answered."""
         self.waited += seconds
         entry = self.waiting.get(path)
         if entry is None:
@@ -61,6 +61,6 @@ class TimeShare:
     calls: int
     seconds: float
     share: float
-    """of the wall time; in a group, of the time of all its actors together"""
+    """share of the wall time; in a group, of the time of all its actors together"""
     part_of: str | None = None
-    """the operator that this is a part of, as an actor has told: it is counted there already"""
+    """the operator that this line is a part of, as an actor has told, and that counts it already"""

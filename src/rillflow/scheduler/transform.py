@@ -81,7 +81,7 @@ class DriverContext:
         return self._scheduler.fleet.engine.put(value)
 
     def defer(self, value: Any) -> Ref:
-        """As `put`, but only when it is really sent."""
+        """As `put`, but serialised only when the value is really sent."""
         return Deferred(self._scheduler.fleet.engine, value)
 
     @property
@@ -136,7 +136,7 @@ class TransformStep(Step):
             ticket.finish(f"{reason} by {self.name}")
 
     def share(self, marks: Marks, extra: int) -> None:
-        """These tickets are now held by `extra` further items."""
+        """These tickets now belong to `extra` further items."""
         if extra:
             for ticket in marks:
                 ticket.add_pieces(extra)
@@ -208,7 +208,7 @@ class TransformStep(Step):
                 envelope.value = transform.fn(value, ctx)
             else:
                 envelope.value = transform.fn(value)
-            value = None  # to let go of a large item takes time: the operator's
+            value = None  # freeing a large item takes the operator's time
         except BaseException as error:
             self._failed(envelope, error)
         finally:
@@ -230,7 +230,7 @@ class TransformStep(Step):
             if transform.reads or not (isinstance(value, Ref) or transform.fn is not None):
                 value = envelope.read()  # an operator that takes references gets a round of them
             outs = transform.feed(value, envelope.tickets)
-            value = envelope.value = None  # to let go of a large item takes time: the operator's
+            value = envelope.value = None  # freeing a large item takes the operator's time
             return outs
         except BaseException as error:
             self._failed(envelope, error)
@@ -320,9 +320,9 @@ class TransformStep(Step):
 
 
 def own_copy(fn: Any, operator: str) -> Any:
-    """This run's own copy of a stateful callable; plain functions and methods are used as they are.
+    """The copy of a stateful callable for this run; functions and methods are used as they are.
 
-    A closure of the driver is not copied: `for_each(results.append)` fills the user's own list.
+    A closure of the driver is not copied: `for_each(results.append)` fills the user's list.
     """
     if fn is None or isinstance(
         fn, types.FunctionType | types.MethodType | types.BuiltinFunctionType | type

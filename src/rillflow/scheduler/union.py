@@ -22,8 +22,8 @@ class UnionStep(Step):
     """Several streams into one: whichever is ready, or turns by credits.
 
     Credits: child i has been charged `used[i]`; the next turn goes to the child with the smallest
-    `used[i] / weight[i]`, the first of equals. That is exact for any positive weights, without
-    chance and without drift.
+    `used[i] / weight[i]`, the first of equals. These turns are exact for any positive weights,
+    without chance and without drift.
     """
 
     kind = "union"
@@ -54,7 +54,7 @@ class UnionStep(Step):
         if type(pulled) is Envelope or pulled is Blocked.PROGRESSED:
             return self._serve(first, pulled)
         if pulled is Blocked.WAITING and not self.as_ready:
-            return pulled  # its turn has come; a slow child is waited for
+            return pulled  # a slow child whose turn has come is waited for
         return self._others(first, pulled)
 
     def _others(self, first: int, pulled: Pulled) -> Pulled:
@@ -74,11 +74,11 @@ class UnionStep(Step):
             elif pulled is Blocked.WARMING:
                 self.warming.add(child)
             elif pulled is Blocked.WAITING and not self.as_ready:
-                break  # its turn has come; a slow child is waited for
+                break  # a slow child whose turn has come is waited for
         return self._why_nothing(reasons)
 
     def _end(self) -> Blocked:
-        """Nobody will pull the other branches again, and nobody may wait for what they hold."""
+        """Nobody will pull the other branches again, and nobody may wait for items inside them."""
         if not self.over:
             self.over = True
             self.detach()
@@ -87,7 +87,7 @@ class UnionStep(Step):
     def _why_nothing(self, reasons: list[Blocked]) -> Blocked:
         """One answer for all children."""
         if Blocked.ENDED in reasons:
-            return Blocked.PROGRESSED  # the end of one may be what another was waiting for
+            return Blocked.PROGRESSED  # another child may wait for what has just ended
         if Blocked.WAITING in reasons:
             return Blocked.WAITING
         return next((reason for reason in _PASSED_OVER if reason in reasons), Blocked.ENDED)

@@ -6,9 +6,9 @@
     def test_my_engine(check):
         check(MyEngine)
 
-A check takes a function that makes a new engine, because an engine serves one run. The numbers
-C2 to C18 are those of the contracts in the design document. Each check starts a few actors and
-takes well under a second where that is cheap.
+A check takes a function that makes a new engine, because an engine serves one run. The number at
+the beginning of its docstring is that of a contract in `docs/contracts.md`. Each check starts a few
+actors and takes well under a second where that is cheap.
 """
 
 from __future__ import annotations
