@@ -136,7 +136,7 @@ def test_a_run_that_failed_plays_what_it_had_learned(rillflow: Any, tmp_path: Pa
     assert "the simulator has crashed" in failed.err
     done = rillflow("evaluate", "runs/run", "--episodes", "2", "--trust", "failing:make")
     assert done.code == 0, done.err
-    assert "policy: the newest checkpoint of runs/run, " in done.err
+    assert "policy: runs/run/policy.npz, " in done.err
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_every_verb_works_while_a_run_goes_on_and_after_it_was_killed(
     for state in ("running", "killed"):
         for _ in range(5):
             _, said = returns(call, run)
-            assert said.startswith(f"policy: the newest checkpoint of {run}, ")
+            assert said.startswith(f"policy: {run}/policy.npz, ")
         done = call("record", str(run), "-o", f"{state}.gif", "--max-steps", "5")
         assert (done.code, done.out) == (0, f"{state}.gif\n")
         assert call("list", "runs").code == 0

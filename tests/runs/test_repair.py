@@ -197,7 +197,6 @@ def test_a_job_can_have_another_number_of_workers(saved: RunDirectory) -> None:
         job_of(saved, num_workers=-1)
 
 
-@pytest.mark.xfail(reason="needs the core's tolerant restore", strict=False)
 @pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("algorithm", ["ppo", "a3c", "impala", "dqn", "apex"])
 def test_a_run_goes_on_with_another_number_of_workers(

@@ -96,6 +96,8 @@ class Actor:
     """the actor lives in the driver itself"""
     incarnation: int = 0
     status: Status = "live"
+    lost: bool = False
+    """the actor is gone because of an error that was raised: a restored run starts it anew"""
     started: bool = False
     """the constructor has returned"""
     seq: int = 0

@@ -7,7 +7,8 @@ their own are sent the newest of each channel, and on `sim` both draw from the s
 generators.
 
     format, cut, clock     of the state itself
-    members                by group: how many the program had, which there are, which have left
+    members                by group: how many the program had, which there are, which have left,
+                           and which were lost by an error: these are started anew
     actors                 by name: what its host told, its counters, the tickets inside it
     channels               by group and channel: the newest message
     operators, queues      by name: what each step and queue told (`step.py`)
@@ -29,6 +30,7 @@ from rillflow.scheduler.mail import Message
 from rillflow.scheduler.membership import give_shards
 from rillflow.scheduler.saving import Loader, Saver, apart
 from rillflow.scheduler.scheduler import Members, Scheduler
+from rillflow.scheduler.step import Step
 from rillflow.seeding import derive_seed
 
 if TYPE_CHECKING:
@@ -67,7 +69,12 @@ def _take(driver: Driver, scheduler: Scheduler, timeout: float | None) -> dict[s
             program.group_names[group.uid]: {
                 "count": len(group),
                 "present": [_member(a) for a in present if a.group == group.uid],
-                "left": [a.handle.index for a in fleet.group(group.uid) if a not in present],
+                "lost": [_successor(a) for a in fleet.group(group.uid) if a.lost],
+                "left": [
+                    actor.handle.index
+                    for actor in fleet.group(group.uid)
+                    if actor not in present and not actor.lost
+                ],
             }
             for group in program.groups
         },
@@ -88,6 +95,7 @@ def _take(driver: Driver, scheduler: Scheduler, timeout: float | None) -> dict[s
         "operators": {
             program.names[node]: step.get_state(save) for node, step in scheduler.steps.items()
         },
+        "kinds": {program.names[node]: node.kind for node in scheduler.steps},
         "queues": {queue.name: queue.get_state(save) for queue in scheduler.queues.values()},
         "counters": {
             name: {"items": s.items, "counters": dict(s.counters)}
@@ -120,7 +128,8 @@ def members_of(state: dict[str, Any], scheduler: Scheduler) -> Members:
         saved = state["members"].get(scheduler.program.group_names[group.uid])
         if saved is None:
             continue
-        known = {index: (life, asked) for index, life, asked in saved["present"]}
+        there = [*saved["present"], *saved["lost"]]
+        known = {index: (life, asked) for index, life, asked in there}
         chosen = list(known) if saved["count"] == len(group) else range(len(group))
         present = {index: known.get(index, (0, 0)) for index in chosen}
         left = [index for index in (*known, *saved["left"]) if index not in present]
@@ -134,7 +143,8 @@ def restore(driver: Driver, scheduler: Scheduler, state: dict[str, Any]) -> None
         scheduler.ledger.account(name).restore(account)
     load = Loader(scheduler, state["tickets"], lambda key: _live(scheduler, key))
     steps = {scheduler.program.names[node]: step for node, step in scheduler.steps.items()}
-    _same_names("operators", set(steps), set(state["operators"]))
+    renamed = _renamed(steps, state)
+    _same_names("operators", set(steps), {renamed.get(n, n) for n in state["operators"]})
     queues = {queue.name: queue for queue in scheduler.queues.values()}
     _same_names("queues", set(queues), set(state["queues"]))
     groups = set(scheduler.program.group_names.values())
@@ -143,10 +153,11 @@ def restore(driver: Driver, scheduler: Scheduler, state: dict[str, Any]) -> None
     for name, saved in state["queues"].items():
         queues[name].set_state(saved, load)
     for name, saved in state["operators"].items():
-        steps[name].set_state(saved, load)
+        steps[renamed.get(name, name)].set_state(saved, load)
     for name, saved in state["counters"].items():
-        scheduler.stats_of(name).items = saved["items"]
-        scheduler.stats_of(name).counters.update(saved["counters"])
+        stats = scheduler.stats_of(renamed.get(name, name))
+        stats.items = saved["items"]
+        stats.counters.update(saved["counters"])
     scheduler.fleet.counters.update(state["run_counters"])
     for key, saved in state["shared"].items():
         scheduler.restore_shared(_live(scheduler, key), saved)
@@ -223,6 +234,10 @@ def _member(actor: Actor) -> list[int]:
     return [actor.handle.index, actor.incarnation, actor.seq]
 
 
+def _successor(actor: Actor) -> list[int]:
+    return [actor.handle.index, actor.incarnation + 1, actor.seq]
+
+
 def _actor(scheduler: Scheduler, actor: Actor, host: Any, save: Saver) -> dict[str, Any]:
     now = scheduler.fleet.engine.now()
     return {
@@ -290,6 +305,19 @@ def _restore_messages(scheduler: Scheduler, state: dict[str, Any]) -> None:
             account.lost.update(saved["lost"])
     for actor in scheduler.fleet.actors.values():
         actor.mail.account.sent += actor.mail.under_way
+
+
+def _renamed(steps: dict[str, Step], state: dict[str, Any]) -> dict[str, str]:
+    """Operators whose names tell a setting that differs, such as weights by the number of workers.
+
+    They are paired in the order of the program, if they are as many and of the same kinds.
+    """
+    here = [name for name in steps if name not in state["operators"]]
+    saved = [name for name in state["operators"] if name not in steps]
+    kinds = [steps[name].kind for name in here]
+    if kinds != [state["kinds"][name] for name in saved]:
+        return {}
+    return dict(zip(saved, here, strict=True))
 
 
 def _same_names(what: str, here: set[str], saved: set[str]) -> None:

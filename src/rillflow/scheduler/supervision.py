@@ -112,6 +112,7 @@ class Supervision:
         else:
             fleet.retire(actor)
             if reaction == "raise":
+                actor.lost = True
                 fleet.errors.append(error)
             elif reaction == "shrink":
                 fleet.counters["shrunk"] += 1
@@ -130,6 +131,7 @@ class Supervision:
                 f"given up on actor {actor.name!r}: restarted {len(actor.restarts)} times "
                 f"within {policy.window:g} s"
             )
+            actor.lost = True
             fleet.errors.append(error)
             self._announce_gone(actor)
             return
