@@ -68,10 +68,10 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
     ),
     "Staleness": (
         "How old an item may be, in versions of the weights that it was made with. Used in the "
-        "order of submission, what `admit` lets through is never older than its bound; in the order "
-        "of completion it is so on average only: in a simulation of 16 workers with a bound of 1 the "
-        "oldest item was 46 versions old. And whoever drops what is old drops what took long: "
-        "`fresh` reports the lengths of both.",
+        "order of submission, what `admit` lets through is never older than its bound; in the "
+        "order of completion it is so on average only: in a simulation of 16 workers with a bound "
+        "of 1 the oldest item was 46 versions old. And whoever drops what is old drops what took "
+        "long: `fresh` reports the lengths of both.",
         [
             "rillflow.flows.flow:Flow.admit",
             "rillflow.flows.flow:Flow.fresh",
