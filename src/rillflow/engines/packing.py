@@ -45,6 +45,30 @@ _DEEP = 6
 """containers in containers; what goes deeper is pickled"""
 
 
+_ndarray: Any = None
+"""NumPy's class of arrays; an actor that never meets an array need not import NumPy"""
+_dtypes: dict[str, Any] = {}
+"""dtypes by their names, as far as they have come by"""
+
+
+def _load_numpy() -> None:
+    global _ndarray
+    from numpy import ndarray
+
+    _ndarray = ndarray
+
+
+def _array(buffer: Buffer, name: str, shape: tuple[int, ...]) -> Any:
+    """The array over the buffer's own memory, read-only as that is."""
+    dtype = _dtypes.get(name)
+    if dtype is None:
+        from numpy import dtype as make
+
+        _load_numpy()
+        dtype = _dtypes[name] = make(name)
+    return _ndarray(shape, dtype, buffer)
+
+
 class Unknown(Exception):  # noqa: N818 - a signal between the functions of this file
     """A value, or a part of it, has no layout."""
 
@@ -79,8 +103,8 @@ class PackedRef(Ref):
 
     def get(self) -> Any:
         layout = self.layout
-        if layout[0] == "array" and _ndarray is not None:  # the usual item, without further ado
-            return _ndarray(layout[2], layout[1], self.parts[0])
+        if layout[0] == "array" and layout[1] in _dtypes:  # the usual item, without further ado
+            return _ndarray(layout[2], _dtypes[layout[1]], self.parts[0])
         return unpack(layout, self.parts)
 
 
@@ -108,6 +132,8 @@ def pack(value: Any, *, by_value: bool = True) -> PackedRef:
     """
     parts: list[Any] = []
     plain: list[Any] = []
+    if _ndarray is None and "numpy" in sys.modules:
+        _load_numpy()
     try:
         layout = _layout(value, parts, plain, _DEEP)
         if plain:
@@ -122,7 +148,7 @@ def _layout(value: Any, parts: list[Any], plain: list[Any], deep: int) -> Layout
     if kind in _ATOMS:
         plain.append(value)
         return _PLAIN
-    if kind.__name__ == "ndarray" and kind.__module__ == "numpy":
+    if kind is _ndarray:
         dtype = value.dtype
         if dtype.kind not in _NUMBERS:
             raise Unknown
@@ -209,19 +235,6 @@ def _fill(layout: Layout, parts: Iterator[Buffer], plain: Iterator[Any]) -> Any:
         return _class(layout[1], layout[2]).__unship__(layout[3], inside)
     filled = [_fill(inner, parts, plain) for inner in layout[1]]
     return filled if kind == "list" else tuple(filled)
-
-
-_ndarray: Any = None
-
-
-def _array(buffer: Buffer, dtype: str, shape: tuple[int, ...]) -> Any:
-    """An array over the memory of the buffer, read-only as the buffer is."""
-    global _ndarray
-    if _ndarray is None:  # an actor that never meets an array need not import NumPy
-        from numpy import ndarray
-
-        _ndarray = ndarray
-    return _ndarray(shape, dtype, buffer)
 
 
 def _class(module: str, name: str) -> Any:

@@ -43,17 +43,16 @@ class Driver:
         self._pulls = 0
         self._flushed = 0.0
 
-    def next(self) -> Any:
-        """The next item for the user; StopIteration at the end of the stream."""
-        if not self.engine.actors_in_driver:
-            return self._next()
+    def next_entered(self) -> Any:
+        """As `next`, for an engine that has to know when the driver works for it."""
         self.engine.enter()
         try:
-            return self._next()
+            return self.next()
         finally:
             self.engine.leave()
 
-    def _next(self) -> Any:
+    def next(self) -> Any:
+        """The next item for the user; StopIteration at the end of the stream."""
         engine, scheduler = self.engine, self.scheduler
         fleet = scheduler.fleet
         now = engine.now()

@@ -76,6 +76,10 @@ class Run(Generic[T]):
             )
         self._seed = seed
         self._driver = Driver(self._scheduler, self.engine)
+        inside = self.engine.actors_in_driver
+        self._next_item: Callable[[], T] = (
+            self._driver.next_entered if inside else self._driver.next
+        )
         self._state: State = "new"
         self._gate = threading.RLock()
         """taken by the thread that works for the run"""
@@ -94,13 +98,12 @@ class Run(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        gate, driver = self._gate, self._driver
+        gate = self._gate
         gate.acquire()
         try:
             if self._state != "running":
                 self._begin()
-            item: T = driver.next()
-            return item
+            return self._next_item()
         except StopIteration:
             if self._state == "running":
                 self._give_back("ended")
