@@ -34,6 +34,11 @@ class Context(Protocol):
         """The actors that made this item, each once."""
         ...
 
+    @property
+    def lag(self) -> int:
+        """By how many versions the oldest weights behind this item are older than the newest."""
+        ...
+
     def send(
         self,
         to: ActorHandle | Actors | Iterable[ActorHandle],
