@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# A shell that runs the suite in the background, or `nohup`, lets it ignore signals that some tests
+# send to themselves and to their children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Machines differ in speed, so no deadline per example: the timeout per test is the limit.
 settings.register_profile("rillflow", deadline=None, print_blob=True)

@@ -31,8 +31,9 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         try:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` wants it
-                    self._before[number] = signal.signal(number, self._heard)
+                if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                    continue  # `nohup` wants the run to outlive its terminal
+                self._before[number] = signal.signal(number, self._heard)
         except ValueError:
             pass  # not the main thread
         return self
