@@ -69,7 +69,7 @@ def job_of(
     name = about["algorithm"]
     missing = untrusted(named_code(about["config"], name), trust)
     if missing:
-        way_out = f"give trust={[*missing]!r} if you know where it comes from."
+        way_out = f"give trust={[*missing]!r}."
         raise BuildError(refusal(directory.path / "run.json", missing, way_out))
     module = find_algorithm(name)
     config = settings_from(module.Config, about["config"])

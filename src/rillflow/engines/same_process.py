@@ -83,7 +83,6 @@ class InlineActor(_Here):
     def __init__(self, spec: ActorSpec, emit: Callable[[Event], None], place: SameProcess) -> None:
         super().__init__(spec, emit)
         self.place = place
-        self.constructed = False
 
     def send(self, order: Order, payload: Ref | None = None) -> None:
         self.place.jobs.append((self, (order, payload)))
