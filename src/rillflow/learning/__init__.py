@@ -1,0 +1,1 @@
+"""Learning: the learner, optimisers, and losses of both frameworks side by side."""
