@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.learning.losses.shape_checks import check_same_shape
+from rillflow.learning.losses.checks import check_same_shape
 from rillflow.learning.tape import Array, Var, value_of
 
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(np.bool_)

@@ -19,7 +19,7 @@ from rillflow.learning.losses.checks_in_numpy import (
 )
 from rillflow.learning.losses.node import node, nodes
 from rillflow.learning.losses.reduce_in_numpy import average, kept, masked_mean
-from rillflow.learning.losses.shape_checks import check_last_dim, check_positive
+from rillflow.learning.losses.checks import check_last_dim, check_positive
 from rillflow.learning.tape import Array, Var
 
 Given = Var | Array

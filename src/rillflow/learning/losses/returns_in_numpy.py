@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rillflow.learning.losses.checks_in_numpy import array_of, check_bools, check_floats
-from rillflow.learning.losses.shape_checks import (
+from rillflow.learning.losses.checks import (
     check_fraction,
     check_positive,
     check_shape,
