@@ -45,15 +45,15 @@ AT_MOST_HALF = ("dqn", "ppo", "apex", "impala", "maml")
 
 COUNTED = ("rillflow.rl.", "rillflow.algorithms.")
 NOT_COUNTED = (
-    "rillflow.rl.config",  # settings
-    "rillflow.rl.q_learning",  # settings and loss
-    "rillflow.rl.learner",
-    "rillflow.rl.learner_base",
-    "rillflow.rl.make_learner",
-    "rillflow.rl.numpy_learner",
-    "rillflow.rl.meta_learner",
-    "rillflow.rl.postprocess",
-    "rillflow.rl.results",  # plain values
+    "rillflow.learning.config",  # settings
+    "rillflow.learning.q_learning",  # settings and loss
+    "rillflow.learning.learner",
+    "rillflow.learning.learner_base",
+    "rillflow.learning.make_learner",
+    "rillflow.learning.numpy_learner",
+    "rillflow.learning.meta_learner",
+    "rillflow.learning.postprocess",
+    "rillflow.learning.results",  # plain values
     "rillflow.rl.workers",  # the handle of the actors, and the typed look-up of settings
     "rillflow.rl.multi_agent",
 )
