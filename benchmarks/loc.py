@@ -45,17 +45,13 @@ AT_MOST_HALF = ("dqn", "ppo", "apex", "impala", "maml")
 
 COUNTED = ("rillflow.rl.", "rillflow.algorithms.")
 NOT_COUNTED = (
-    "rillflow.learning.config",  # settings
-    "rillflow.learning.q_learning",  # settings and loss
-    "rillflow.learning.learner",
-    "rillflow.learning.learner_base",
-    "rillflow.learning.make_learner",
-    "rillflow.learning.numpy_learner",
-    "rillflow.learning.meta_learner",
-    "rillflow.learning.postprocess",
-    "rillflow.learning.results",  # plain values
     "rillflow.rl.workers",  # the handle of the actors, and the typed look-up of settings
     "rillflow.rl.multi_agent",
+    "rillflow.rl.rollout_worker",  # the actors themselves
+    "rillflow.rl.replay_actor",
+    "rillflow.rl.meta_worker",
+    "rillflow.rl.multi_agent_worker",
+    "rillflow.rl.aggregator",
 )
 
 

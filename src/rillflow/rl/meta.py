@@ -29,9 +29,8 @@ def meta_learner_of(workers: Workers, ctx: Context) -> MetaLearner:
     """The one learner that the operators of a run share; made by the first that asks."""
 
     def make() -> MetaLearner:
-        from rillflow.learning.meta_learner import (
-            MetaLearner,  # torch is imported where it is needed
-        )
+        # torch is imported where it is needed
+        from rillflow.learning.meta_learner import MetaLearner
 
         return MetaLearner(workers.spec, workers.config, workers.seed(ctx.seed))
 
