@@ -1,0 +1,192 @@
+"""The learner of small networks on the processor: the same as `TorchLearner`, without torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from rillflow.batch import Array, SampleBatch
+from rillflow.learning import rows as rows_of
+from rillflow.learning.blas import blas_threads
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.figures import Figures, result_of
+from rillflow.learning.learner_base import LearnerBase
+from rillflow.learning.numpy_adam import Adam, clip_norm
+from rillflow.learning.numpy_modules import NumpyModules
+from rillflow.learning.results import Gradients, TrainStats
+from rillflow.learning.tape import Var
+from rillflow.learning.update import Rows, Step, steps_of
+from rillflow.policies.modules import Optimiser
+from rillflow.policies.spec import PolicySpec
+
+
+class NumpyLearner(LearnerBase):
+    """Owns the networks that are being trained; what it does and saves equals `TorchLearner`'s."""
+
+    m: NumpyModules
+
+    def __init__(self, spec: PolicySpec, config: AlgorithmConfig, seed: int) -> None:
+        super().__init__(spec, config, seed)
+        self.m = NumpyModules(self.modules, seed)
+        self.m.draw_from(self.rng)
+        self.optimisers = {name: self._new_optimiser(name) for name in self.m.by_name}
+        self._falls = config.final_lr is not None
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """With as many threads of BLAS as the settings say."""
+        return blas_threads(self.config.num_learner_threads)
+
+    def rows(self, batch: SampleBatch) -> Rows:
+        """What the algorithm's `prepare` makes of a batch."""
+        rows: Rows = self.prepare(self.m, batch, self.config)
+        return rows
+
+    def learn_from(self, everywhere: Any, chosen: Array | None) -> tuple[Figures, Any]:
+        """All steps of one update; its figures, and how large losses and gradients were."""
+        rows = everywhere if chosen is None else rows_of.take(everywhere, chosen)
+        figures: Figures = {}
+        size = 0.0
+        m = self.m
+        m.record()
+        try:
+            for step in steps_of(self.update, m, rows, self.config):
+                if not self.taken(step):
+                    continue
+                names = self.trained_by(step.trains)
+                size += self._backward(step, names)
+                for name in names:
+                    size += clip_norm(m.by_name[name].gradient, self._clip(name))
+                if math.isfinite(size):
+                    for name in names:
+                        self._step(name)
+                for name, figure in step.stats.items():
+                    figures[name] = figure.value if isinstance(figure, Var) else figure
+        finally:
+            m.stop()
+        return figures, size
+
+    def look_at(self, rows: Rows) -> tuple[Figures, float]:
+        """The figures of one update and the sum of its losses, without a step."""
+        figures: Figures = {}
+        size = 0.0
+        self.m.record()
+        try:
+            for step in steps_of(self.update, self.m, rows, self.config):
+                size += float(_loss(step))
+                for name, figure in step.stats.items():
+                    figures[name] = figure.value if isinstance(figure, Var) else figure
+        finally:
+            self.m.stop()
+        return figures, size
+
+    def compute_gradients(self, batch: SampleBatch) -> Gradients:
+        """Gradients of the loss on a batch, without applying them."""
+        name = self.lone_network("ComputeGradients")
+        network = self.m.by_name[name]
+        with self.computing():
+            rows = self.rows(batch)
+            if not rows_of.count(rows):  # a short fragment may hold nothing but resets
+                network.gradient[:] = 0
+                return Gradients(network.get_gradient(), 0, {})
+            figures: Figures = {}
+            self.m.record()
+            try:
+                for step in steps_of(self.update, self.m, rows, self.config):
+                    self._backward(step, (name,))
+                    for figure, value in step.stats.items():
+                        figures[figure] = value.value if isinstance(value, Var) else value
+                    break  # the gradient of the first loss; an update of one network has one
+            finally:
+                self.m.stop()
+        told = result_of(batch.steps, [figures], [True], self.array)
+        return Gradients(network.get_gradient(), batch.steps, told.stats)
+
+    def apply_gradients(self, gradients: Gradients) -> TrainStats:
+        """One optimiser step with gradients computed elsewhere."""
+        name = self.lone_network("ApplyGradients")
+        network = self.m.by_name[name]
+        network.vector(gradients.values, network.gradient)
+        size = clip_norm(network.gradient, self._clip(name))
+        if math.isfinite(size):
+            self._step(name)
+        (made,) = self.skips.see([size])
+        self.version += 1
+        self.updates += 1
+        return self.skips.tell(TrainStats(gradients.steps, gradients.stats if made else {}))
+
+    def copy_to_target(self, name: str, part: float) -> None:
+        """Move a target towards its network, by this part of the way."""
+        target, network = self.m.targets[name].parameters, self.m.by_name[name].parameters
+        if part == 1.0:
+            target[:] = network
+        else:
+            target += np.float32(part) * (network - target)
+
+    def _backward(self, step: Step, names: tuple[str, ...]) -> float:
+        """Leave the gradients of a loss in the networks that it trains; the loss."""
+        loss = _loss(step)
+        for name, network in self.m.by_name.items():
+            network.begin(name in names)
+        self.m.tape.backward(loss)
+        for name in names:
+            self.m.by_name[name].end()
+        return float(loss.value)
+
+    def _clip(self, name: str) -> float | None:
+        clip = self.modules.optimisers.get(name, _USUAL).clip
+        return self.config.grad_clip if clip is None else clip
+
+    def _step(self, name: str) -> None:
+        optimiser = self.optimisers[name]
+        if self._falls and self.modules.optimisers.get(name, _USUAL).lr is None:
+            optimiser.lr = self.config.learning_rate(optimiser.steps)
+        optimiser.step(self.m.by_name[name].gradient)
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def _new_optimiser(self, name: str) -> Adam:
+        lr = self.modules.optimisers.get(name, _USUAL).lr
+        return Adam(
+            self.m.by_name[name].parameters,
+            self.config.lr if lr is None else lr,
+            eps=self.config.adam_epsilon,
+        )
+
+    def optimiser_state(self, name: str) -> dict[str, dict[str, Array]]:
+        """What the optimiser of a network remembers of each parameter; nothing before a step."""
+        optimiser, network = self.optimisers[name], self.m.by_name[name]
+        if not optimiser.steps:
+            return {}
+        step = np.array(optimiser.steps, np.float32)
+        parts = {key: network.named(v.copy()) for key, v in _averages(optimiser).items()}
+        return {
+            weight: {"step": step.copy(), **{key: arrays[weight] for key, arrays in parts.items()}}
+            for weight in network.weights
+        }
+
+    def set_optimiser_state(self, name: str, slots: Mapping[str, Mapping[str, Array]]) -> None:
+        """Restore that."""
+        network = self.m.by_name[name]
+        optimiser = self.optimisers[name] = self._new_optimiser(name)
+        if slots:
+            optimiser.steps = int(next(iter(slots.values()))["step"])
+            for key, vector in _averages(optimiser).items():
+                network.vector({weight: slots[weight][key] for weight in slots}, vector)
+
+
+_USUAL = Optimiser()
+
+
+def _loss(step: Step) -> Any:
+    return step.loss() if callable(step.loss) else step.loss
+
+
+def _averages(optimiser: Adam) -> dict[str, Any]:
+    """What the optimiser remembers, under torch's names."""
+    return {"exp_avg": optimiser.mean, "exp_avg_sq": optimiser.square}
