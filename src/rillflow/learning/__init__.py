@@ -1,1 +1,4 @@
-"""Learning: the learner, optimisers, and losses of both frameworks side by side."""
+"""From experience to weights: settings, losses, optimisers, and the learner of each framework.
+
+This layer knows batches and policies only: no graph, no engine, no flow.
+"""

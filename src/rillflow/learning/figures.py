@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.batch import Array
+from rillflow.experience.batch import Array
 from rillflow.learning.results import RowStats, TrainStats
 from rillflow.learning.skips import finite_rows
 

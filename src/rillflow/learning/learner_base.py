@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.batch import Array, SampleBatch
 from rillflow.errors import BuildError, RunError
+from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.figures import Figures, result_of
@@ -44,7 +44,9 @@ class LearnerBase(ABC):
         self.version = 0
         self.updates = 0
         """batches and minibatches that were learned from"""
-        hard = [target.every for target in self.modules.targets.values() if isinstance(target, Hard)]
+        hard = [
+            target.every for target in self.modules.targets.values() if isinstance(target, Hard)
+        ]
         self.target_freq: int | None = min(hard, default=None)
         """rows trained between two times that hard targets are renewed; None: somebody else, or
         nobody, sees to it"""

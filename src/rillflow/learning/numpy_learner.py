@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.batch import Array, SampleBatch
+from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.blas import blas_threads
 from rillflow.learning.config import AlgorithmConfig

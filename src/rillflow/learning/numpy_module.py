@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from rillflow.experience.named_vector import NamedVector, layout_of
 from rillflow.learning.numpy_layers import Layers, Linear
 from rillflow.learning.tape import Tape
-from rillflow.named_vector import NamedVector, layout_of
 from rillflow.policies.sampling import Floats
 from rillflow.policies.weights import check_weights
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.batch import BOOTSTRAP
+from rillflow.experience.batch import BOOTSTRAP
 from rillflow.learning.numpy_distributions import new_distribution
 from rillflow.learning.numpy_layers import Pass
 from rillflow.learning.numpy_module import NumpyModule

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.batch import TIMELESS, Array
+from rillflow.experience.batch import TIMELESS, Array
 from rillflow.learning.minibatches import minibatches
 from rillflow.learning.update import Rows
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from rillflow.batch import BOOTSTRAP
+from rillflow.experience.batch import BOOTSTRAP
 
 
 def timeline(batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:

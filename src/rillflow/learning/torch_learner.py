@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rillflow.batch import Array, SampleBatch
+from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.devices import learner_devices, portions, shares
@@ -201,7 +201,9 @@ class TorchLearner(LearnerBase):
                 optimiser.found_inf = skip  # type: ignore[attr-defined]
             optimiser.step()
             for copy in self.copies[1:]:
-                copy.by_name[name].network.load_state_dict(self.m.by_name[name].network.state_dict())
+                copy.by_name[name].network.load_state_dict(
+                    self.m.by_name[name].network.state_dict()
+                )
         return size
 
     def _set_rate(self, name: str, optimiser: torch.optim.Adam) -> None:

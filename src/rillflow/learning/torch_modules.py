@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rillflow.batch import BOOTSTRAP, STATE
+from rillflow.experience.batch import BOOTSTRAP, STATE
 from rillflow.learning.names import Namespace, named, seed_of
 from rillflow.learning.torch_fragments import timeline
 from rillflow.policies.modules import Description, Modules, QOfAction, Scalar
@@ -268,4 +268,3 @@ def build(description: Description, name: str, seed: int, device: str) -> Any:
         return (Actor if description.bounded else Policy)(description, seed, device)
     kind = Critic if isinstance(description, QOfAction) else Number
     return kind(description, seed_of(name, seed), device)  # type: ignore[arg-type]
-

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rillflow.errors import BuildError
-from rillflow.models.initial import Weights, uniform_weights
+from rillflow.policies.initial import Weights, uniform_weights
 from rillflow.policies.spec import PolicySpec, Shape, linear_shapes
 
 
