@@ -30,6 +30,9 @@ Array = NDArray[Any]
 Number = float | np.floating[Any]
 Back = Callable[[], None]
 
+# bools times a Python float are float64
+HALF, ONE = np.float32(0.5), np.float32(1)
+
 
 class Tape:
     """What was computed, in order: how to go back over each piece of it."""
@@ -124,7 +127,7 @@ class Var:
         return out
 
     def __rsub__(self, other: Any) -> Var:
-        return self * -1.0 + other
+        return (self * -1.0).__add__(other)
 
     def __mul__(self, other: Any) -> Var:
         value, factor = self.value, value_of(other)
@@ -133,9 +136,9 @@ class Var:
         def back() -> None:
             gradient = out.pop()
             if gradient is not None:
-                self.take(_spread(gradient, out.value, value) * factor)
+                self.take(_spread(gradient * factor, out.value, value))
                 if isinstance(other, Var):
-                    other.take(_spread(gradient, out.value, factor) * value)
+                    other.take(_spread(gradient * value, out.value, factor))
 
         self.tape.backs.append(back)
         return out
@@ -143,10 +146,10 @@ class Var:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Var:
-        return self * (1.0 / other) if not isinstance(other, Var) else self * other.reciprocal()
+        return self.__mul__(other.reciprocal() if isinstance(other, Var) else 1.0 / other)
 
     def __rtruediv__(self, other: Any) -> Var:
-        return self.reciprocal() * other
+        return self.reciprocal().__mul__(other)
 
     def __pow__(self, exponent: float) -> Var:
         if isinstance(exponent, Var):
@@ -190,7 +193,7 @@ class Var:
 
     def relu(self) -> Var:
         """The positive part."""
-        return self._entrywise(np.maximum(self.value, 0), lambda: self.value > 0)
+        return self._entrywise(np.maximum(self.value, 0), lambda: (self.value > 0) * ONE)
 
     def reciprocal(self) -> Var:
         """One over it."""
@@ -204,7 +207,7 @@ class Var:
         value = self.value
         return self._entrywise(
             np.clip(value, low, high).astype(value.dtype, copy=False),
-            lambda: (value >= low) & (value <= high),
+            lambda: ((value >= low) & (value <= high)) * ONE,
         )
 
     def _entrywise(self, value: Any, slope: Callable[[], Any]) -> Var:
@@ -288,7 +291,8 @@ class Var:
 
     def detach(self) -> Array:
         """The array alone: nothing is learned through it."""
-        return self.value
+        value: Array = self.value
+        return value
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -311,8 +315,13 @@ class Var:
 
 
 def value_of(x: Any) -> Any:
-    """The array of a var; anything else as it is."""
-    return x.value if isinstance(x, Var) else x
+    """The array of a var; anything else as it is, but a float64 as a number without a dtype.
+
+    A constant such as `np.interp(...)` would make float64 arrays of all that it is multiplied by.
+    """
+    if isinstance(x, Var):
+        return x.value
+    return float(x) if type(x) is np.float64 else x
 
 
 def minimum(one: Any, other: Any) -> Any:
@@ -322,8 +331,8 @@ def minimum(one: Any, other: Any) -> Any:
         return np.minimum(a, b)
     return custom(
         np.minimum(a, b),
-        (one, lambda g: g * ((a < b) + 0.5 * (a == b))),
-        (other, lambda g: g * ((b < a) + 0.5 * (a == b))),
+        (one, lambda g: g * ((a < b) * ONE + HALF * (a == b))),
+        (other, lambda g: g * ((b < a) * ONE + HALF * (a == b))),
     )
 
 
@@ -364,9 +373,11 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def _spread(gradient: Any, out: Any, value: Any) -> Any:
-    """One number for all entries as an array of them, where `value` was broadcast to `out`."""
-    if isinstance(gradient, np.ndarray) or not isinstance(out, np.ndarray):
+    """A gradient in the shape of `out`; one number stays one where `value` has that shape, too."""
+    if not isinstance(out, np.ndarray):
         return gradient
+    if isinstance(gradient, np.ndarray):
+        return gradient if gradient.shape == out.shape else np.broadcast_to(gradient, out.shape)
     same = isinstance(value, np.ndarray) and value.shape == out.shape
     return gradient if same else np.broadcast_to(np.float32(gradient), out.shape)
 

@@ -1,0 +1,68 @@
+"""What every loss checks at its door, in either framework: rank, shape, and range of its numbers.
+
+Arrays and tensors are passed by keyword, so that a message can name the offender. Nothing here
+reads their data, so a check costs microseconds and never waits for a GPU. `checks_in_numpy` and
+`checks_in_torch` check dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+NOT_BROADCAST = "Nothing is broadcast, as that would hide a forgotten squeeze or transpose."
+
+
+def check_shape(where: str, shape: Sequence[int], of: str, **arrays: Any) -> None:
+    """Each array has exactly this shape; `of` says in words what it comes from."""
+    for name, array in arrays.items():
+        if list(array.shape) != list(shape):
+            raise ValueError(
+                f"{where}: {name} must have the shape of {of}, {list(shape)}; "
+                f"found {list(array.shape)}. {NOT_BROADCAST}"
+            )
+
+
+def check_same_shape(where: str, **arrays: Any) -> None:
+    """All arrays have the shape of the first."""
+    first, *others = arrays
+    for name in others:
+        if arrays[name].shape != arrays[first].shape:
+            raise ValueError(
+                f"{where}: {name} must have the shape of {first}, {list(arrays[first].shape)}; "
+                f"found {list(arrays[name].shape)}. {NOT_BROADCAST}"
+            )
+
+
+def check_time_major(where: str, **arrays: Any) -> None:
+    """All arrays are [T, B] with the same T >= 1 and B."""
+    for name, array in arrays.items():
+        if array.ndim != 2 or array.shape[0] < 1:
+            raise ValueError(
+                f"{where}: {name} must be time-major, [T, B] with T >= 1; "
+                f"found {list(array.shape)}."
+            )
+    check_same_shape(where, **arrays)
+
+
+def check_last_dim(where: str, **arrays: Any) -> None:
+    """Each array has a last dimension of at least one entry, such as one per action."""
+    for name, array in arrays.items():
+        if array.ndim < 1 or array.shape[-1] < 1:
+            raise ValueError(
+                f"{where}: {name} must be [..., A] with A >= 1; found {list(array.shape)}."
+            )
+
+
+def check_fraction(where: str, **numbers: float) -> None:
+    """Each number is in [0, 1], such as a discount or a lambda."""
+    for name, number in numbers.items():
+        if not 0 <= number <= 1:
+            raise ValueError(f"{where}: {name} must be in [0, 1]; found {number!r}.")
+
+
+def check_positive(where: str, **numbers: float) -> None:
+    """Each number is above zero, such as a clipping range."""
+    for name, number in numbers.items():
+        if not number > 0:
+            raise ValueError(f"{where}: {name} must be above 0; found {number!r}.")

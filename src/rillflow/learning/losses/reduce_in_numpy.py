@@ -1,0 +1,86 @@
+"""From many numbers to few, in NumPy; `reduce` says what each function means."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rillflow.learning import tape
+from rillflow.learning.losses.checks_in_numpy import (
+    FLOAT,
+    array_of,
+    check_floats,
+    check_mask,
+)
+from rillflow.learning.losses.node import node
+from rillflow.learning.tape import Array, Number, Var
+
+
+def average(terms: Array, mask: Array | None) -> tuple[Number, float]:
+    """A mean, and how much each entry that counts has in it."""
+    if mask is None:
+        share = 1.0 / (terms.size or 1)
+        return np.add.reduce(terms, None) * share, share
+    check_mask(mask, terms)
+    share = 1.0 / max(1, int(np.count_nonzero(mask)))
+    return np.add.reduce(np.where(mask, terms, 0), None) * share, share
+
+
+def kept(slope: Any, mask: Array | None) -> Any:
+    """A slope where its entry counts, else nothing: not even what is not finite."""
+    return slope if mask is None else np.where(mask, slope, 0)
+
+
+def masked_mean(x: Var | Array, mask: Array | None = None) -> Any:
+    """`reduce.masked_mean`."""
+    values = array_of(x)
+    if values.dtype is not FLOAT:
+        check_floats("masked_mean", x=x)
+    value, share = average(values, mask)
+    if mask is None:
+        return node(value, x, lambda g: g * share)
+    return node(value, x, lambda g: mask * np.float32(g * share))
+
+
+def mean(x: Var | Array | float, mask: Array | None = None) -> Any:
+    """`reduce.mean`."""
+    if mask is None and not tape.shape_of(tape.value_of(x)):
+        return x
+    return masked_mean(x, mask)  # type: ignore[arg-type]  # it is no number
+
+
+def standardized(x: Var | Array) -> Array:
+    """`reduce.standardized`."""
+    values = array_of(x)
+    if values.dtype is not FLOAT:
+        check_floats("standardized", x=x)
+    n = values.size
+    if n < 2:
+        return np.zeros_like(values)
+    result: Array = values - np.add.reduce(values, None) * (1.0 / n)
+    result *= 1.0 / (math.sqrt(np.vdot(result, result) / (n - 1)) + 1e-8)
+    return result
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """`reduce.minimum`."""
+    return tape.minimum(a, b)
+
+
+def lowest(q: Var | Array) -> Any:
+    """`reduce.lowest`."""
+    values = array_of(q)
+    if values.dtype is not FLOAT:
+        check_floats("lowest", q=q)
+    least = np.minimum.reduce(values, 0)
+
+    def pull(g: Any) -> Array:
+        found: Array = (values == least).astype(values.dtype)
+        if np.count_nonzero(found) > least.size:
+            found /= np.add.reduce(found, 0)  # several are the least: they share it
+        found *= g
+        return found
+
+    return node(least, q, pull)

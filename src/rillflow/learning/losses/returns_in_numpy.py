@@ -1,0 +1,139 @@
+"""Returns and advantages, in NumPy; `returns` says what they are. Nothing is differentiated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rillflow.learning.losses.checks_in_numpy import array_of, check_bools, check_floats
+from rillflow.learning.losses.checks import (
+    check_fraction,
+    check_positive,
+    check_shape,
+    check_time_major,
+)
+from rillflow.learning.tape import Array, Var
+
+Given = Var | Array
+
+
+def discounted_returns(r_t: Given, discount_t: Given, bootstrap_value: Given) -> Array:
+    """`returns.discounted_returns`."""
+    where = "discounted_returns"
+    check_floats(where, bootstrap_value=bootstrap_value)
+    rewards, discounts = _time_major(where, {"r_t": r_t, "discount_t": discount_t})
+    last = array_of(bootstrap_value)
+    check_shape(where, rewards.shape[1:], "one row of r_t", bootstrap_value=last)
+
+    returns = rewards.copy()
+    returns[-1] += discounts[-1] * last
+    return _accumulate(returns, discounts)
+
+
+def lambda_returns(r_t: Given, discount_t: Given, v_t: Given, ended_t: Array, lam: float) -> Array:
+    """`returns.lambda_returns`."""
+    floats = {"r_t": r_t, "discount_t": discount_t, "v_t": v_t}
+    rewards, discounts, after, ended = _time_major("lambda_returns", floats, ended_t=ended_t)
+    check_fraction("lambda_returns", lam=lam)
+
+    decay = np.where(ended, 0, discounts * lam)
+    decay[-1] = 0  # nothing is carried over from beyond the last row
+    return _accumulate(rewards + (discounts - decay) * after, decay)
+
+
+def n_step_returns(r_t: Given, discount_t: Given, v_t: Given, ended_t: Array, n: int) -> Array:
+    """`returns.n_step_returns`."""
+    floats = {"r_t": r_t, "discount_t": discount_t, "v_t": v_t}
+    rewards, discounts, after, ended = _time_major("n_step_returns", floats, ended_t=ended_t)
+    check_positive("n_step_returns", n=n)
+
+    returns: Array = rewards + discounts * after
+    for _ in range(min(n, len(rewards)) - 1):
+        returns = rewards + discounts * _following(returns, after, ended)
+    return returns
+
+
+def gae(
+    r_t: Given,
+    v_tm1: Given,
+    v_t: Given,
+    terminated_t: Array,
+    ended_t: Array,
+    gamma: float,
+    lam: float,
+) -> tuple[Array, Array]:
+    """`returns.gae`."""
+    rewards, before, after, terminated, ended = _time_major(
+        "gae",
+        {"r_t": r_t, "v_tm1": v_tm1, "v_t": v_t},
+        terminated_t=terminated_t,
+        ended_t=ended_t,
+    )
+    check_fraction("gae", gamma=gamma, lam=lam)
+
+    advantages = np.where(terminated, 0, after)
+    advantages *= gamma
+    advantages += rewards
+    advantages -= before
+    decay = ~(ended | terminated) * before.dtype.type(gamma * lam)
+    _accumulate(advantages, decay)
+    return advantages, advantages + before
+
+
+def vtrace(
+    log_rhos: Given,
+    r_t: Given,
+    discount_t: Given,
+    v_tm1: Given,
+    v_t: Given,
+    ended_t: Array,
+    *,
+    clip_rho: float = 1.0,
+    clip_pg_rho: float = 1.0,
+    lam: float = 1.0,
+) -> tuple[Array, Array]:
+    """`returns.vtrace`."""
+    floats = {"log_rhos": log_rhos, "r_t": r_t, "discount_t": discount_t}
+    floats |= {"v_tm1": v_tm1, "v_t": v_t}
+    log_ratios, rewards, discounts, before, after, ended = _time_major(
+        "vtrace", floats, ended_t=ended_t
+    )
+    check_positive("vtrace", clip_rho=clip_rho, clip_pg_rho=clip_pg_rho)
+    check_fraction("vtrace", lam=lam)
+
+    rho = np.exp(log_ratios)
+    further = rewards - before
+    change = np.minimum(rho, clip_rho) * (further + discounts * after)
+    decay = np.where(ended, 0, discounts * np.minimum(rho, 1))
+    decay *= lam
+    targets: Array = before + _accumulate(change, decay)
+    following = _following(targets, after, ended)
+    if lam != 1:
+        following = (1 - lam) * after + lam * following
+    advantages: Array = np.minimum(rho, clip_pg_rho)
+    advantages *= further + discounts * following
+    return targets, advantages
+
+
+def _time_major(where: str, floats: dict[str, Given], **bools: Array) -> list[Any]:
+    """The arrays [T, B], floats first, checked."""
+    check_floats(where, **floats)
+    check_bools(where, **bools)
+    arrays = {name: array_of(x) for name, x in (floats | bools).items()}
+    check_time_major(where, **arrays)
+    return list(arrays.values())
+
+
+def _accumulate(x: Array, decay: Array) -> Array:
+    """x_t += decay_t * x_{t+1}, backwards, in place."""
+    for t in range(len(x) - 2, -1, -1):
+        x[t] += decay[t] * x[t + 1]
+    return x
+
+
+def _following(y: Array, after: Array, ended: Array) -> Array:
+    """`y` of the next row, or `after` where that row is of another episode or does not exist."""
+    following = after.copy()
+    np.copyto(following[:-1], y[1:], where=~ended[:-1])
+    return following
