@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from rillflow.experience.batch import SampleBatch
+from rillflow.experience.transitions import transitions
 from rillflow.learning import losses
 from rillflow.learning.update import Rows
 
@@ -45,6 +49,25 @@ def actor_critic_rows(policy: Any, batch: Mapping[str, Any], gamma: float, lam: 
         chosen = flattened(valid)
         flat = {name: column[chosen] for name, column in flat.items()}
     return Rows(flat)
+
+
+def n_step_rows(batch: Mapping[str, Any], n_step: int, gamma: float) -> Rows:
+    """Fragments as rows that each look `n_step` steps ahead, or to the end of the fragment."""
+    first = next(iter(batch.values()))
+    if isinstance(first, np.ndarray):
+        return Rows(transitions(SampleBatch(batch), n_step, gamma))
+    import torch  # it is imported where there are tensors
+
+    columns = {name: column.cpu().numpy() for name, column in batch.items()}
+    rows = transitions(SampleBatch(columns), n_step, gamma)
+    return Rows({name: torch.from_numpy(c).to(first.device) for name, c in rows.items()})
+
+
+def discounts(terminated: Any, gamma: float) -> Any:
+    """`gamma`, or 0 where an episode terminated."""
+    if isinstance(terminated, np.ndarray):
+        return np.float32(gamma) * ~terminated
+    return gamma * (~terminated).float()
 
 
 def flattened(column: Any) -> Any:
