@@ -18,6 +18,7 @@ SHAPES = [
     ((2, 3), (3,)),
     ((3,), (2, 3)),
     ((2, 3), (1, 3)),
+    ((1, 3), (3,)),
     ((2, 1), (1, 3)),
     ((), (3,)),
     ((2, 3), ()),
@@ -33,19 +34,24 @@ def floats(*shape: int, seed: int = 0) -> Any:
 
 
 def agree(f: Callable[..., Any], *arguments: Any, learned: Any = None) -> None:
-    """Values and gradients of a function are the same on a tape and in torch, and float32."""
+    """Values and gradients of a function are the same on a tape and in torch, and float32.
+
+    A gradient comes to the function as an array, and as one number for all entries.
+    """
     chosen = range(len(arguments)) if learned is None else learned
-    tape = Tape()
-    ours = [tape.var(x) if i in chosen else x for i, x in enumerate(arguments)]
-    theirs = [torch.tensor(x, requires_grad=i in chosen) for i, x in enumerate(arguments)]
-    found, expected = f(*ours), f(*theirs)
-    close(found.value, expected)
-    weights = floats(*found.shape, seed=7)
-    tape.backward((found * weights).sum())
-    (expected * torch.tensor(weights)).sum().backward()
-    for our, their in zip(ours, theirs, strict=True):
-        if isinstance(our, Var):
-            close(np.broadcast_to(our.grad, our.shape), their.grad)
+    for weigh in (lambda x: floats(*x.shape, seed=7), lambda x: np.float32(0.5)):
+        tape = Tape()
+        ours = [tape.var(x) if i in chosen else x for i, x in enumerate(arguments)]
+        theirs = [torch.tensor(x, requires_grad=i in chosen) for i, x in enumerate(arguments)]
+        found, expected = f(*ours), f(*theirs)
+        close(found.value, expected)
+        weights = weigh(found)
+        tape.backward((found * weights).sum())
+        (expected * torch.tensor(weights)).sum().backward()
+        for our, their in zip(ours, theirs, strict=True):
+            if isinstance(our, Var):
+                each = isinstance(our.grad, np.ndarray)
+                close(our.grad if each else np.full(our.shape, our.grad, "f"), their.grad)
 
 
 def close(found: Any, expected: Any) -> None:
