@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillflow.cli.here import look_here
 from rillflow.cli.parser import Parser
@@ -27,6 +27,9 @@ from rillflow.cli.settings import (
 from rillflow.cli.trust import add_trust_flag, require_trust, take_named
 from rillflow.errors import BuildError
 from rillflow.safety.bounded import read_bytes
+
+if TYPE_CHECKING:
+    from rillflow.learning.algorithm import Algorithm
 
 _POLICIES = '{"agent_0": "left", "agent_1": "right"}'
 _ALGORITHM_FLAGS = ("--run", "--algorithm")

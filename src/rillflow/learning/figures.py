@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rillflow.experience.batch import Array
+from rillflow.learning import losses
 from rillflow.learning.results import RowStats, TrainStats
 from rillflow.learning.skips import finite_rows
 
@@ -37,6 +38,16 @@ def result_of(
         rows = finite_rows(rows)
     means = {name: mean for name in single if (mean := _mean(figures, name, array)) is not None}
     return RowStats(steps, means, rows) if rows else TrainStats(steps, means)
+
+
+def td_figures(q: Any, target: Any, rows: Mapping[str, Any]) -> Figures:
+    """What critics tell: their mean, and for prioritized replay the errors of rows by their keys."""
+    values = q.detach()
+    figures: Figures = {"mean_q": losses.mean(values)}
+    if "keys" in rows:
+        first = values if values.ndim == 1 else values[0]
+        figures |= {"td_errors": target - first, "keys": rows["keys"]}
+    return figures
 
 
 def _joined(parts: list[Array]) -> Array:

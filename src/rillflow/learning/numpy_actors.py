@@ -81,11 +81,9 @@ class Actor(NumpyModule):
             d_drawn = np.zeros_like(squeezed)
             if d_actions is not None:
                 d_drawn += self._columns_of(d_actions, squeezed) * (1 - squeezed * squeezed)
-            d_spread = d_drawn
             if d_logp is not None:
-                d_drawn = d_drawn + np.float32(2) * squeezed * np.float32(d_logp)
-                d_spread = d_drawn
-            d_log_std = d_spread * spread
+                d_drawn += np.float32(2) * squeezed * np.float32(d_logp)
+            d_log_std = d_drawn * spread
             if d_logp is not None:
                 d_log_std -= np.float32(d_logp)
             d_log_std *= (raw >= LOG_STD_LOW) & (raw <= LOG_STD_HIGH)
@@ -93,6 +91,13 @@ class Actor(NumpyModule):
 
         self.tape.backs.append(back)
         return out, chance
+
+    def smoothed(self, obs: Array, scale: float, clip: float) -> Floats:
+        """Actions with clipped noise, within their bounds (Fujimoto et al. 2018, section 5.3)."""
+        squeezed = np.tanh(self._outputs(obs)[0][: self.spec.actions.width])
+        drawn = self.rng.standard_normal((len(obs), len(squeezed)), dtype=np.float32).T
+        noise = np.clip(np.float32(scale) * drawn, np.float32(-clip), np.float32(clip))
+        return self._within(np.clip(squeezed + noise, np.float32(-1), np.float32(1)))
 
     def _outputs(self, obs: Array) -> tuple[Floats, Pass | None]:
         rows = np.asarray(obs.reshape(len(obs), -1), np.float32)

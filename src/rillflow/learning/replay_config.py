@@ -84,3 +84,33 @@ class ReplayConfig(AlgorithmConfig):
             wrong.append(f"training_intensity must be above 0, got {self.training_intensity!r}")
         if wrong:
             raise refused(type(self), wrong)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuousConfig(ReplayConfig):
+    """Settings of algorithms that learn continuous actions from replay.
+
+    An update for each step, and few environments in the driver itself: learning takes nearly all of
+    the time, and rows are new while they are learned from.
+    """
+
+    num_workers: int = 0
+    num_envs_per_worker: int = 4
+    rollout_fragment_length: int = 4
+    lr: float = 3e-4
+    grad_clip: float | None = None
+    hidden: tuple[int, ...] = (256, 256)
+    activation: str = "relu"
+    train_batch_size: int = 256
+    batches_per_draw: int = 4
+    training_intensity: float = 256.0
+    learning_starts: int = 1000
+    buffer_size: int = 300_000
+    tau: float = 0.005
+    """how far targets follow in an update"""
+
+    def validate(self) -> None:
+        """Refuse numbers that cannot work."""
+        super().validate()
+        if not 0.0 < self.tau <= 1.0:
+            raise refused(type(self), [f"tau must be above 0 and at most 1, got {self.tau!r}"])

@@ -91,6 +91,13 @@ class Actor(Policy):
         logp = terms.sum(-1) - 0.5 * _LOG_2_PI * noise.shape[-1]
         return self._within(torch.tanh(drawn)), logp
 
+    @torch.no_grad()
+    def smoothed(self, obs: Tensor, scale: float, clip: float) -> Tensor:
+        """Actions with clipped noise, within their bounds (Fujimoto et al. 2018, section 5.3)."""
+        squeezed = torch.tanh(self.outputs(obs)[:, : self.spec.actions.width])
+        noise = (scale * self._noise(squeezed.shape)).clamp(-clip, clip)
+        return self._within((squeezed + noise).clamp(-1, 1))
+
     def _noise(self, shape: torch.Size) -> Tensor:
         """Drawn by the learner's own generator, so that both frameworks draw the same."""
         return torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.device)
