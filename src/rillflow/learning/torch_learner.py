@@ -170,20 +170,22 @@ class TorchLearner(LearnerBase):
     ) -> Any:
         """Leave the gradients of a loss at the parameters that it trains; the loss."""
         losses = [_loss(step) for step in steps]
+        trained = [p for lists in self._lists[: len(losses)] for name in names for p in lists[name]]
+        for parameter in trained:
+            parameter.grad = None
+        # not `autograd.grad`: its gradients may lie in another order than the parameters, which
+        # the fused optimiser does not look at
         if len(losses) == 1:
-            trained = [p for name in names for p in self._lists[0][name]]
-            gradients = torch.autograd.grad(losses[0], trained, allow_unused=True)
-            for parameter, gradient in zip(trained, gradients, strict=True):
-                parameter.grad = gradient
+            losses[0].backward(inputs=trained)
             return losses[0].detach()
-        trained = [p for lists in self._lists for name in names for p in lists[name]]
-        whole = sum((loss * s).to(self.device) for loss, s in zip(losses, share, strict=False))
-        gradients = torch.autograd.grad(whole, trained, allow_unused=True)
-        count = len(trained) // len(self.copies)
+        parts = [loss * s for loss, s in zip(losses, share, strict=True)]
+        # all at once: each device goes through its own part of the graph in its own thread
+        torch.autograd.backward(parts, inputs=trained)
+        count = len(trained) // len(losses)
         for index, parameter in enumerate(trained[:count]):
-            parts = [g for g in gradients[index::count] if g is not None]
-            parameter.grad = sum(g.to(self.device) for g in parts) if parts else None
-        return whole.detach()  # type: ignore[union-attr]
+            for other in trained[index + count :: count]:
+                parameter.grad = _sum(parameter.grad, other.grad, self.device)
+        return sum(part.detach().to(self.device) for part in parts)
 
     def _step(self, names: tuple[str, ...], size: Any) -> Any:
         """A step of the optimisers, if loss and gradient are finite; the size of both together."""
@@ -301,6 +303,14 @@ def _parts(everywhere: Sequence[Rows], chosen: Array | None) -> Iterator[Rows]:
     for rows, part in zip(everywhere, portion, strict=False):
         device = next(iter(rows.values())).device
         yield rows_of.take(rows, part if order is None else order[part].to(device))
+
+
+def _sum(
+    one: torch.Tensor | None, other: torch.Tensor | None, device: torch.device
+) -> torch.Tensor | None:
+    if other is None:
+        return one
+    return other.to(device) if one is None else one + other.to(device)
 
 
 def _detached(stats: Mapping[str, Any]) -> Figures:
