@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rillflow.policies.tensor_checks import check_floats, check_last_dim, check_shape
+from rillflow.policies.shape_checks import check_last_dim, check_shape
+from rillflow.policies.tensor_checks import check_floats
 
 
 def dueling(value: Tensor, advantages: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.learning.losses.checks import check_same_shape
 from rillflow.learning.tape import Array, Var, value_of
+from rillflow.policies.shape_checks import check_same_shape
 
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 NO_ARRAY = np.empty(0, object)

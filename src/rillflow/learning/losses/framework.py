@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 X = TypeVar("X", bound="Numbers")
 """what decides on the framework: a tensor leads to a tensor, a var to a var"""
 
-OF_NUMPY = frozenset({Var, np.ndarray, np.float32, np.float64, float, int})
-
 
 def either(in_numpy: ModuleType, in_torch: Callable[[], ModuleType]) -> Callable[[Any], Any]:
     """A function that gives, for an argument, the module of its framework.
 
     `in_torch` imports the other module; it is called once, when it is needed.
     """
-    imported: list[ModuleType] = []
+    modules: dict[type, ModuleType] = {}
 
     def framework(x: Any) -> Any:
-        if type(x) in OF_NUMPY or isinstance(x, (np.ndarray, np.generic)):
-            return in_numpy
-        if not imported:
-            imported.append(in_torch())
-        return imported[0]
+        kind = type(x)
+        return modules[kind] if kind in modules else decide(x, kind)
+
+    def decide(x: Any, kind: type) -> ModuleType:
+        numpy = isinstance(x, (Var, np.ndarray, np.generic, float, int))
+        modules[kind] = in_numpy if numpy else in_torch()
+        return modules[kind]
 
     return framework

@@ -7,21 +7,26 @@ minimized and are means over any shape; `mask` leaves out rows that are no step 
 
 from __future__ import annotations
 
-import math
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from rillflow.learning.losses import policy_in_numpy
+from rillflow.learning.losses.framework import X, either
 
-from rillflow.learning.losses.reduce import masked_mean
-from rillflow.policies.tensor_checks import (
-    check_floats,
-    check_last_dim,
-    check_positive,
-    check_same_shape,
-)
+if TYPE_CHECKING:
+    from rillflow.learning.losses.framework import Numbers
 
 
-def policy_gradient_loss(logp: Tensor, advantages: Tensor, mask: Tensor | None = None) -> Tensor:
+def _in_torch() -> ModuleType:
+    from rillflow.learning.losses import policy_in_torch
+
+    return policy_in_torch
+
+
+framework = either(policy_in_numpy, _in_torch)
+
+
+def policy_gradient_loss(logp: X, advantages: Numbers, mask: Numbers | None = None) -> X:
     """The policy-gradient loss (Williams 1992; Mnih et al. 2016, arXiv:1602.01783).
 
         L = -mean(logp * A)
@@ -31,15 +36,12 @@ def policy_gradient_loss(logp: Tensor, advantages: Tensor, mask: Tensor | None =
         advantages: the shape of `logp`; taken as constants.
         mask: booleans, the shape of `logp`: which entries count.
     """
-    check_floats("policy_gradient_loss", logp=logp, advantages=advantages)
-    check_same_shape("policy_gradient_loss", logp=logp, advantages=advantages)
-
-    return masked_mean(-logp * advantages.detach(), mask)
+    return framework(logp).policy_gradient_loss(logp, advantages, mask)
 
 
 def clipped_surrogate_loss(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, clip: float, mask: Tensor | None = None
-) -> Tensor:
+    logp: X, old_logp: Numbers, advantages: Numbers, clip: float, mask: Numbers | None = None
+) -> X:
     """PPO's clipped surrogate objective (Schulman et al. 2017, arXiv:1707.06347, equation 7).
 
         ratio = exp(logp - old_logp)
@@ -52,21 +54,10 @@ def clipped_surrogate_loss(
         clip: how far the ratio may move from 1 before its gradient is cut.
         mask: booleans, the shape of `logp`: which entries count.
     """
-    where = "clipped_surrogate_loss"
-    check_floats(where, logp=logp, old_logp=old_logp, advantages=advantages)
-    check_same_shape(where, logp=logp, old_logp=old_logp, advantages=advantages)
-    check_positive(where, clip=clip)
-
-    advantages = advantages.detach()
-    ratio = (logp - old_logp.detach()).exp()
-    clipped = ratio.clamp(1 - clip, 1 + clip)
-    return masked_mean(-torch.minimum(ratio * advantages, clipped * advantages), mask)
+    return framework(logp).clipped_surrogate_loss(logp, old_logp, advantages, clip, mask)
 
 
-@torch.no_grad()
-def clip_fraction(
-    logp: Tensor, old_logp: Tensor, clip: float, mask: Tensor | None = None
-) -> Tensor:
+def clip_fraction(logp: X, old_logp: Numbers, clip: float, mask: Numbers | None = None) -> X:
     """The fraction of ratios that `clipped_surrogate_loss` finds outside [1 - clip, 1 + clip].
 
     Args:
@@ -75,15 +66,10 @@ def clip_fraction(
         clip: as in the loss.
         mask: booleans, the shape of `logp`: which entries count.
     """
-    check_floats("clip_fraction", logp=logp, old_logp=old_logp)
-    check_same_shape("clip_fraction", logp=logp, old_logp=old_logp)
-    check_positive("clip_fraction", clip=clip)
-
-    outside = torch.expm1(logp - old_logp).abs() > clip
-    return masked_mean(outside.to(logp.dtype), mask)
+    return framework(logp).clip_fraction(logp, old_logp, clip, mask)
 
 
-def approximate_kl(old_logp: Tensor, logp: Tensor, mask: Tensor | None = None) -> Tensor:
+def approximate_kl(old_logp: Numbers, logp: X, mask: Numbers | None = None) -> X:
     """KL(old || new) from actions of the old policy, unbiased and never negative.
 
         mean(ratio - 1 - log(ratio)),    ratio = exp(logp - old_logp)
@@ -95,14 +81,10 @@ def approximate_kl(old_logp: Tensor, logp: Tensor, mask: Tensor | None = None) -
         logp: the same under the current policy, the shape of `old_logp`.
         mask: booleans, the shape of `logp`: which entries count.
     """
-    check_floats("approximate_kl", old_logp=old_logp, logp=logp)
-    check_same_shape("approximate_kl", old_logp=old_logp, logp=logp)
-
-    log_ratio = logp - old_logp.detach()
-    return masked_mean(torch.expm1(log_ratio) - log_ratio, mask)
+    return framework(logp).approximate_kl(old_logp, logp, mask)
 
 
-def entropy_bonus(entropy: Tensor, mask: Tensor | None = None) -> Tensor:
+def entropy_bonus(entropy: X, mask: Numbers | None = None) -> X:
     """The mean entropy of a policy (Williams and Peng 1991; Mnih et al. 2016, arXiv:1602.01783).
 
         H = mean(entropy)
@@ -113,12 +95,10 @@ def entropy_bonus(entropy: Tensor, mask: Tensor | None = None) -> Tensor:
         entropy: one entropy per step, any shape.
         mask: booleans, the shape of `entropy`: which entries count.
     """
-    check_floats("entropy_bonus", entropy=entropy)
-
-    return masked_mean(entropy, mask)
+    return framework(entropy).entropy_bonus(entropy, mask)
 
 
-def entropy_categorical(logits: Tensor) -> Tensor:
+def entropy_categorical(logits: X) -> X:
     """Entropy of categorical distributions (Shannon 1948).
 
         H = -sum_a p(a) * log p(a),    p = softmax(logits)
@@ -131,15 +111,10 @@ def entropy_categorical(logits: Tensor) -> Tensor:
     Returns:
         The entropies [...].
     """
-    check_floats("entropy_categorical", logits=logits)
-    check_last_dim("entropy_categorical", logits=logits)
-
-    logp = logits.log_softmax(-1)
-    p = logp.exp()
-    return -(p * logp.masked_fill(p == 0, 0)).sum(-1)
+    return framework(logits).entropy_categorical(logits)
 
 
-def entropy_gaussian(log_std: Tensor) -> Tensor:
+def entropy_gaussian(log_std: X) -> X:
     """Entropy of Gaussian distributions with independent components (Shannon 1948).
 
         H = sum_a (log_std(a) + (1 + log(2 * pi)) / 2)
@@ -150,13 +125,10 @@ def entropy_gaussian(log_std: Tensor) -> Tensor:
     Returns:
         The entropies [...].
     """
-    check_floats("entropy_gaussian", log_std=log_std)
-    check_last_dim("entropy_gaussian", log_std=log_std)
-
-    return (log_std + 0.5 * (1 + math.log(2 * math.pi))).sum(-1)
+    return framework(log_std).entropy_gaussian(log_std)
 
 
-def kl_categorical(logits_p: Tensor, logits_q: Tensor) -> Tensor:
+def kl_categorical(logits_p: X, logits_q: Numbers) -> X:
     """KL divergence of categorical distributions (Kullback and Leibler 1951).
 
         KL(p || q) = sum_a p(a) * (log p(a) - log q(a))
@@ -170,16 +142,10 @@ def kl_categorical(logits_p: Tensor, logits_q: Tensor) -> Tensor:
     Returns:
         The divergences [...].
     """
-    check_floats("kl_categorical", logits_p=logits_p, logits_q=logits_q)
-    check_last_dim("kl_categorical", logits_p=logits_p, logits_q=logits_q)
-    check_same_shape("kl_categorical", logits_p=logits_p, logits_q=logits_q)
-
-    logp, logq = logits_p.log_softmax(-1), logits_q.log_softmax(-1)
-    p = logp.exp()
-    return (p * (logp - logq).masked_fill(p == 0, 0)).sum(-1)
+    return framework(logits_p).kl_categorical(logits_p, logits_q)
 
 
-def kl_gaussian(mean_p: Tensor, log_std_p: Tensor, mean_q: Tensor, log_std_q: Tensor) -> Tensor:
+def kl_gaussian(mean_p: X, log_std_p: Numbers, mean_q: Numbers, log_std_q: Numbers) -> X:
     """KL divergence of Gaussians with independent components (Kullback and Leibler 1951).
 
         KL(p || q) = sum_a (log(std_q / std_p) - 1 / 2
@@ -194,12 +160,4 @@ def kl_gaussian(mean_p: Tensor, log_std_p: Tensor, mean_q: Tensor, log_std_q: Te
     Returns:
         The divergences [...].
     """
-    tensors = {"mean_p": mean_p, "log_std_p": log_std_p, "mean_q": mean_q, "log_std_q": log_std_q}
-    check_floats("kl_gaussian", **tensors)
-    check_last_dim("kl_gaussian", **tensors)
-    check_same_shape("kl_gaussian", **tensors)
-
-    # z = log(std_p / std_q); expm1 keeps the digits of nearly equal distributions
-    z = log_std_p - log_std_q
-    distance = (mean_p - mean_q) * (-log_std_q).exp()
-    return (0.5 * (torch.expm1(2 * z) + distance.square()) - z).sum(-1)
+    return framework(mean_p).kl_gaussian(mean_p, log_std_p, mean_q, log_std_q)

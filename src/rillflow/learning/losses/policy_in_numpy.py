@@ -1,4 +1,4 @@
-"""Losses of a policy, its entropy, and how far it has moved, in NumPy; `policy` says what they are.
+"""Losses of a policy, its entropy, and how far it has moved, in NumPy; see `policy`.
 
 Arrays [..., A] are worked on transposed, axis 0 first: networks in NumPy give views [N, A] of
 arrays [A, N], whose long axis is the fast one.
@@ -19,8 +19,8 @@ from rillflow.learning.losses.checks_in_numpy import (
 )
 from rillflow.learning.losses.node import node, nodes
 from rillflow.learning.losses.reduce_in_numpy import average, kept, masked_mean
-from rillflow.learning.losses.checks import check_last_dim, check_positive
 from rillflow.learning.tape import Array, Var
+from rillflow.policies.shape_checks import check_last_dim, check_positive
 
 Given = Var | Array
 Mask = Array | None

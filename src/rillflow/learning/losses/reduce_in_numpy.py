@@ -16,6 +16,7 @@ from rillflow.learning.losses.checks_in_numpy import (
 )
 from rillflow.learning.losses.node import node
 from rillflow.learning.tape import Array, Number, Var
+from rillflow.policies.shape_checks import check_ensemble
 
 
 def average(terms: Array, mask: Array | None) -> tuple[Number, float]:
@@ -66,14 +67,18 @@ def standardized(x: Var | Array) -> Array:
 
 def minimum(a: Any, b: Any) -> Any:
     """`reduce.minimum`."""
+    for name, x in (("a", a), ("b", b)):
+        if array_of(x).dtype is not FLOAT and not isinstance(x, (float, int)):
+            check_floats("minimum", **{name: x})
     return tape.minimum(a, b)
 
 
 def lowest(q: Var | Array) -> Any:
     """`reduce.lowest`."""
     values = array_of(q)
-    if values.dtype is not FLOAT:
+    if not (values.dtype is FLOAT and values.ndim == 2 and len(values)):
         check_floats("lowest", q=q)
+        check_ensemble("lowest", q=values)
     least = np.minimum.reduce(values, 0)
 
     def pull(g: Any) -> Array:

@@ -17,21 +17,26 @@ bootstraps from `v_t` in the same way. All results are targets: no gradient flow
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from rillflow.policies.tensor_checks import (
-    check_bools,
-    check_floats,
-    check_fraction,
-    check_positive,
-    check_shape,
-    check_time_major,
-)
+from rillflow.learning.losses import returns_in_numpy
+from rillflow.learning.losses.framework import X, either
+
+if TYPE_CHECKING:
+    from rillflow.learning.losses.framework import Numbers
 
 
-@torch.no_grad()
-def discounted_returns(r_t: Tensor, discount_t: Tensor, bootstrap_value: Tensor) -> Tensor:
+def _in_torch() -> ModuleType:
+    from rillflow.learning.losses import returns_in_torch
+
+    return returns_in_torch
+
+
+framework = either(returns_in_numpy, _in_torch)
+
+
+def discounted_returns(r_t: X, discount_t: Numbers, bootstrap_value: Numbers) -> X:
     """Discounted sums of rewards (Sutton and Barto 2018, equation 3.9).
 
         G_t = r_t + discount_t * G_{t+1},    with `bootstrap_value` after the last row.
@@ -47,18 +52,10 @@ def discounted_returns(r_t: Tensor, discount_t: Tensor, bootstrap_value: Tensor)
     Returns:
         The returns [T, B].
     """
-    where = "discounted_returns"
-    check_floats(where, r_t=r_t, discount_t=discount_t, bootstrap_value=bootstrap_value)
-    check_time_major(where, r_t=r_t, discount_t=discount_t)
-    check_shape(where, r_t.shape[1:], "one row of r_t", bootstrap_value=bootstrap_value)
-
-    return _accumulate(r_t, discount_t, bootstrap_value)
+    return framework(r_t).discounted_returns(r_t, discount_t, bootstrap_value)
 
 
-@torch.no_grad()
-def lambda_returns(
-    r_t: Tensor, discount_t: Tensor, v_t: Tensor, ended_t: Tensor, lam: float
-) -> Tensor:
+def lambda_returns(r_t: X, discount_t: Numbers, v_t: Numbers, ended_t: Numbers, lam: float) -> X:
     """Lambda returns: n-step returns of every n, mixed (Sutton and Barto 2018, section 12.1).
 
         G_t = r_t + discount_t * ((1 - lam) * v_t + lam * G_{t+1}),
@@ -75,18 +72,10 @@ def lambda_returns(
     Returns:
         The returns [T, B].
     """
-    where = "lambda_returns"
-    check_floats(where, r_t=r_t, discount_t=discount_t, v_t=v_t)
-    check_bools(where, ended_t=ended_t)
-    check_time_major(where, r_t=r_t, discount_t=discount_t, v_t=v_t, ended_t=ended_t)
-    check_fraction(where, lam=lam)
-
-    decay_t = (lam * discount_t).masked_fill(ended_t, 0)
-    return _accumulate(r_t + (discount_t - decay_t) * v_t, decay_t, v_t[-1])
+    return framework(r_t).lambda_returns(r_t, discount_t, v_t, ended_t, lam)
 
 
-@torch.no_grad()
-def n_step_returns(r_t: Tensor, discount_t: Tensor, v_t: Tensor, ended_t: Tensor, n: int) -> Tensor:
+def n_step_returns(r_t: X, discount_t: Numbers, v_t: Numbers, ended_t: Numbers, n: int) -> X:
     """Returns of n steps, bootstrapped (Mnih et al. 2016, arXiv:1602.01783).
 
         G_t = r_t + d_t * r_{t+1} + ... + d_t * ... * d_{t+m-1} * v_{t+m-1},
@@ -104,28 +93,18 @@ def n_step_returns(r_t: Tensor, discount_t: Tensor, v_t: Tensor, ended_t: Tensor
     Returns:
         The returns [T, B].
     """
-    where = "n_step_returns"
-    check_floats(where, r_t=r_t, discount_t=discount_t, v_t=v_t)
-    check_bools(where, ended_t=ended_t)
-    check_time_major(where, r_t=r_t, discount_t=discount_t, v_t=v_t, ended_t=ended_t)
-    check_positive(where, n=n)
-
-    returns = r_t + discount_t * v_t
-    for _ in range(min(n, len(r_t)) - 1):
-        returns = r_t + discount_t * _following(returns, v_t, ended_t)
-    return returns
+    return framework(r_t).n_step_returns(r_t, discount_t, v_t, ended_t, n)
 
 
-@torch.no_grad()
 def gae(
-    r_t: Tensor,
-    v_tm1: Tensor,
-    v_t: Tensor,
-    terminated_t: Tensor,
-    ended_t: Tensor,
+    r_t: X,
+    v_tm1: Numbers,
+    v_t: Numbers,
+    terminated_t: Numbers,
+    ended_t: Numbers,
     gamma: float,
     lam: float,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[X, X]:
     """Generalized advantage estimation (Schulman et al. 2015, arXiv:1506.02438).
 
         delta_t = r_t + gamma * (1 - terminated_t) * v_t - v_tm1
@@ -143,32 +122,21 @@ def gae(
     Returns:
         The advantages [T, B], and the value targets A_t + v_tm1 [T, B].
     """
-    check_floats("gae", r_t=r_t, v_tm1=v_tm1, v_t=v_t)
-    check_bools("gae", terminated_t=terminated_t, ended_t=ended_t)
-    check_time_major(
-        "gae", r_t=r_t, v_tm1=v_tm1, v_t=v_t, terminated_t=terminated_t, ended_t=ended_t
-    )
-    check_fraction("gae", gamma=gamma, lam=lam)
-
-    delta_t = r_t + gamma * v_t.masked_fill(terminated_t, 0) - v_tm1
-    decay_t = torch.full_like(delta_t, gamma * lam).masked_fill(ended_t | terminated_t, 0)
-    advantages = _accumulate(delta_t, decay_t, torch.zeros_like(delta_t[-1]))
-    return advantages, advantages + v_tm1
+    return framework(r_t).gae(r_t, v_tm1, v_t, terminated_t, ended_t, gamma, lam)
 
 
-@torch.no_grad()
 def vtrace(
-    log_rhos: Tensor,
-    r_t: Tensor,
-    discount_t: Tensor,
-    v_tm1: Tensor,
-    v_t: Tensor,
-    ended_t: Tensor,
+    log_rhos: X,
+    r_t: Numbers,
+    discount_t: Numbers,
+    v_tm1: Numbers,
+    v_t: Numbers,
+    ended_t: Numbers,
     *,
     clip_rho: float = 1.0,
     clip_pg_rho: float = 1.0,
     lam: float = 1.0,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[X, X]:
     """V-trace targets and advantages (Espeholt et al. 2018, arXiv:1802.01561).
 
         delta_t = min(clip_rho, rho) * (r_t + discount_t * v_t - v_tm1)
@@ -192,32 +160,14 @@ def vtrace(
     Returns:
         The value targets vs_tm1 [T, B], and the advantages for the policy gradient [T, B].
     """
-    floats = {"log_rhos": log_rhos, "r_t": r_t, "discount_t": discount_t}
-    floats |= {"v_tm1": v_tm1, "v_t": v_t}
-    check_floats("vtrace", **floats)
-    check_bools("vtrace", ended_t=ended_t)
-    check_time_major("vtrace", **floats, ended_t=ended_t)
-    check_positive("vtrace", clip_rho=clip_rho, clip_pg_rho=clip_pg_rho)
-    check_fraction("vtrace", lam=lam)
-
-    rho = log_rhos.exp()
-    delta_t = rho.clamp(max=clip_rho) * (r_t + discount_t * v_t - v_tm1)
-    decay_t = (discount_t * lam * rho.clamp(max=1)).masked_fill(ended_t, 0)
-    vs_tm1 = v_tm1 + _accumulate(delta_t, decay_t, torch.zeros_like(delta_t[-1]))
-    q_bootstrap = (1 - lam) * v_t + lam * _following(vs_tm1, v_t, ended_t)
-    pg_advantages = rho.clamp(max=clip_pg_rho) * (r_t + discount_t * q_bootstrap - v_tm1)
-    return vs_tm1, pg_advantages
-
-
-def _accumulate(x_t: Tensor, decay_t: Tensor, y: Tensor) -> Tensor:
-    """y_t = x_t + decay_t * y_{t+1}, backwards from `y` after the last row."""
-    rows = []
-    for x, decay in zip(reversed(x_t.unbind()), reversed(decay_t.unbind()), strict=True):
-        y = torch.addcmul(x, decay, y)
-        rows.append(y)
-    return torch.stack(rows[::-1])
-
-
-def _following(y_t: Tensor, v_t: Tensor, ended_t: Tensor) -> Tensor:
-    """`y` of the next row, or `v_t` where that row is of another episode or does not exist."""
-    return torch.where(ended_t, v_t, torch.cat([y_t[1:], v_t[-1:]]))
+    return framework(log_rhos).vtrace(
+        log_rhos,
+        r_t,
+        discount_t,
+        v_tm1,
+        v_t,
+        ended_t,
+        clip_rho=clip_rho,
+        clip_pg_rho=clip_pg_rho,
+        lam=lam,
+    )

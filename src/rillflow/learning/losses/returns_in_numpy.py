@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from rillflow.learning.losses.checks_in_numpy import array_of, check_bools, check_floats
-from rillflow.learning.losses.checks import (
+from rillflow.learning.tape import Array, Var
+from rillflow.policies.shape_checks import (
     check_fraction,
     check_positive,
     check_shape,
     check_time_major,
 )
-from rillflow.learning.tape import Array, Var
 
 Given = Var | Array
 

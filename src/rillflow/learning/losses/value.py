@@ -7,21 +7,26 @@ caller can weight them (prioritized replay) before `huber` and the mean.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from rillflow.learning.losses.reduce import masked_mean
-from rillflow.policies.tensor_checks import (
-    check_floats,
-    check_ints,
-    check_last_dim,
-    check_positive,
-    check_same_shape,
-    check_shape,
-)
+from rillflow.learning.losses import value_in_numpy
+from rillflow.learning.losses.framework import X, either
+
+if TYPE_CHECKING:
+    from rillflow.learning.losses.framework import Numbers
 
 
-def value_loss(v: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+def _in_torch() -> ModuleType:
+    from rillflow.learning.losses import value_in_torch
+
+    return value_in_torch
+
+
+framework = either(value_in_numpy, _in_torch)
+
+
+def value_loss(v: X, target: Numbers, mask: Numbers | None = None) -> X:
     """Half the mean squared error (Mnih et al. 2016, arXiv:1602.01783).
 
         L = mean((v - target)^2) / 2
@@ -31,15 +36,12 @@ def value_loss(v: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
         target: what they should have been; constants, the shape of `v`.
         mask: booleans, the shape of `v`: which entries count.
     """
-    check_floats("value_loss", v=v, target=target)
-    check_same_shape("value_loss", v=v, target=target)
-
-    return masked_mean(0.5 * (v - target.detach()).square(), mask)
+    return framework(v).value_loss(v, target, mask)
 
 
 def clipped_value_loss(
-    v: Tensor, old_v: Tensor, target: Tensor, clip: float, mask: Tensor | None = None
-) -> Tensor:
+    v: X, old_v: Numbers, target: Numbers, clip: float, mask: Numbers | None = None
+) -> X:
     """The value loss of PPO's reference code (Schulman et al. 2017; see arXiv:2005.12729).
 
         near = old_v + clamp(v - old_v, -clip, clip)
@@ -52,17 +54,10 @@ def clipped_value_loss(
         clip: how far a value may move towards its target before its gradient is cut.
         mask: booleans, the shape of `v`: which entries count.
     """
-    check_floats("clipped_value_loss", v=v, old_v=old_v, target=target)
-    check_same_shape("clipped_value_loss", v=v, old_v=old_v, target=target)
-    check_positive("clipped_value_loss", clip=clip)
-
-    old_v, target = old_v.detach(), target.detach()
-    near = old_v + (v - old_v).clamp(-clip, clip)
-    worst = torch.maximum((v - target).square(), (near - target).square())
-    return masked_mean(0.5 * worst, mask)
+    return framework(v).clipped_value_loss(v, old_v, target, clip, mask)
 
 
-def huber(x: Tensor, delta: float = 1.0) -> Tensor:
+def huber(x: X, delta: float = 1.0) -> X:
     """Huber's function of each entry (Huber 1964, doi:10.1214/aoms/1177703732).
 
         x^2 / 2                      where |x| <= delta
@@ -74,15 +69,10 @@ def huber(x: Tensor, delta: float = 1.0) -> Tensor:
         x: errors, any shape.
         delta: where the parabola turns into a line; the largest slope.
     """
-    check_floats("huber", x=x)
-    check_positive("huber", delta=delta)
-
-    size = x.abs()
-    near = size.clamp(max=delta)
-    return near * (size - 0.5 * near)
+    return framework(x).huber(x, delta)
 
 
-def n_step_td_target(r_tn: Tensor, discount_tn: Tensor, v_tn: Tensor) -> Tensor:
+def n_step_td_target(r_tn: X, discount_tn: Numbers, v_tn: Numbers) -> X:
     """The target of one replay row that spans n steps (Hessel et al. 2017, arXiv:1710.02298).
 
         target = r_tn + discount_tn * v_tn
@@ -95,15 +85,12 @@ def n_step_td_target(r_tn: Tensor, discount_tn: Tensor, v_tn: Tensor) -> Tensor:
     Returns:
         The targets, the shape of `r_tn`; no gradient flows through them.
     """
-    check_floats("n_step_td_target", r_tn=r_tn, discount_tn=discount_tn, v_tn=v_tn)
-    check_same_shape("n_step_td_target", r_tn=r_tn, discount_tn=discount_tn, v_tn=v_tn)
-
-    return (r_tn + discount_tn * v_tn).detach()
+    return framework(r_tn).n_step_td_target(r_tn, discount_tn, v_tn)
 
 
 def q_learning_td_error(
-    q_tm1: Tensor, a_tm1: Tensor, r_t: Tensor, discount_t: Tensor, q_t: Tensor
-) -> Tensor:
+    q_tm1: X, a_tm1: Numbers, r_t: Numbers, discount_t: Numbers, q_t: Numbers
+) -> X:
     """The error of Q-learning (Watkins and Dayan 1992; Mnih et al. 2013, arXiv:1312.5602).
 
         error = r_t + discount_t * max_a q_t(a) - q_tm1(a_tm1)
@@ -118,22 +105,17 @@ def q_learning_td_error(
     Returns:
         The errors [...].
     """
-    where = "q_learning_td_error"
-    check_floats(where, q_tm1=q_tm1, q_t=q_t)
-    check_last_dim(where, q_tm1=q_tm1)
-    check_same_shape(where, q_tm1=q_tm1, q_t=q_t)
-
-    return _td_error(where, q_tm1, a_tm1, r_t, discount_t, q_t.amax(-1))
+    return framework(q_tm1).q_learning_td_error(q_tm1, a_tm1, r_t, discount_t, q_t)
 
 
 def double_q_td_error(
-    q_tm1: Tensor,
-    a_tm1: Tensor,
-    r_t: Tensor,
-    discount_t: Tensor,
-    q_t_target: Tensor,
-    q_t_selector: Tensor,
-) -> Tensor:
+    q_tm1: X,
+    a_tm1: Numbers,
+    r_t: Numbers,
+    discount_t: Numbers,
+    q_t_target: Numbers,
+    q_t_selector: Numbers,
+) -> X:
     """The error of double Q-learning (van Hasselt et al. 2015, arXiv:1509.06461).
 
         error = r_t + discount_t * q_t_target(argmax_a q_t_selector(a)) - q_tm1(a_tm1)
@@ -149,25 +131,63 @@ def double_q_td_error(
     Returns:
         The errors [...].
     """
-    where = "double_q_td_error"
-    check_floats(where, q_tm1=q_tm1, q_t_target=q_t_target, q_t_selector=q_t_selector)
-    check_last_dim(where, q_tm1=q_tm1)
-    check_same_shape(where, q_tm1=q_tm1, q_t_target=q_t_target, q_t_selector=q_t_selector)
-
-    v_t = _pick(q_t_target, q_t_selector.argmax(-1))
-    return _td_error(where, q_tm1, a_tm1, r_t, discount_t, v_t)
+    return framework(q_tm1).double_q_td_error(
+        q_tm1, a_tm1, r_t, discount_t, q_t_target, q_t_selector
+    )
 
 
-def _td_error(
-    where: str, q_tm1: Tensor, a_tm1: Tensor, r_t: Tensor, discount_t: Tensor, v_t: Tensor
-) -> Tensor:
-    """r_t + discount_t * v_t - q_tm1(a_tm1), with gradients through the last term only."""
-    check_ints(where, a_tm1=a_tm1)
-    check_floats(where, r_t=r_t, discount_t=discount_t)
-    rows = q_tm1.shape[:-1]
-    check_shape(where, rows, "q_tm1 without actions", a_tm1=a_tm1, r_t=r_t, discount_t=discount_t)
-    return n_step_td_target(r_t, discount_t, v_t) - _pick(q_tm1, a_tm1)
+def huber_loss(errors: X, weights: Numbers | None = None) -> X:
+    """The loss of q learning from prioritized replay (Schaul et al. 2015, arXiv:1511.05952).
+
+        L = mean(weights * huber(errors)),    with slopes clipped to [-1, 1]
+
+    Args:
+        errors: TD errors, any shape.
+        weights: importance weights; constants, the shape of `errors`; without them all are 1.
+    """
+    return framework(errors).huber_loss(errors, weights)
 
 
-def _pick(q: Tensor, a: Tensor) -> Tensor:
-    return q.gather(-1, a.long().unsqueeze(-1)).squeeze(-1)
+def td_loss(q: X, target: Numbers, weights: Numbers | None = None) -> X:
+    """The loss of one critic or of an ensemble (Fujimoto et al. 2018, arXiv:1802.09477).
+
+        L = sum_k mean_n(weights_n * (q_kn - target_n)^2) / 2
+
+    Args:
+        q: q values of the actions taken [N], or [K, N] of the K members of an ensemble.
+        target: what they should have been; constants [N].
+        weights: importance weights; constants [N]; without them all are 1.
+    """
+    return framework(q).td_loss(q, target, weights)
+
+
+def td_target(rewards: X, discount: Numbers, next_values: Numbers) -> X:
+    """What q values should have been, by the reward and what follows (Sutton 1988).
+
+        target = rewards + discount * next_values
+
+    Args:
+        rewards: any shape, or sums over the n steps of a replay row.
+        discount: gamma (gamma^n), or 0 where the episode terminated; the shape of `rewards`, or
+            one number.
+        next_values: values of the true next observations, the shape of `rewards`.
+
+    Returns:
+        The targets, the shape of `rewards`; no gradient flows through them.
+    """
+    return framework(rewards).td_target(rewards, discount, next_values)
+
+
+def dueling(value: X, advantages: Numbers) -> X:
+    """The q values of a dueling network (Wang et al. 2015, arXiv:1511.06581, equation 9).
+
+        q(a) = value + advantages(a) - mean_b advantages(b)
+
+    Args:
+        value: [...].
+        advantages: [..., A].
+
+    Returns:
+        The q values [..., A]; gradients flow through both streams.
+    """
+    return framework(value).dueling(value, advantages)

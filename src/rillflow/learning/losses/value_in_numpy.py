@@ -19,8 +19,13 @@ from rillflow.learning.losses.checks_in_numpy import (
 )
 from rillflow.learning.losses.node import node, nodes
 from rillflow.learning.losses.reduce_in_numpy import average, kept
-from rillflow.learning.losses.checks import check_last_dim, check_positive, check_shape
 from rillflow.learning.tape import Array, Number, Var
+from rillflow.policies.shape_checks import (
+    check_last_dim,
+    check_members,
+    check_positive,
+    check_shape,
+)
 
 Given = Var | Array
 Mask = Array | None
@@ -227,10 +232,3 @@ def _at(actions: Array) -> tuple[Array, ...]:
     if actions.ndim == 1:
         return np.arange(len(actions)), actions
     return *np.indices(actions.shape, sparse=True), actions
-
-
-def check_members(where: str, q: Array, **arrays: Array) -> None:
-    """q values are [N], or [K, N] of an ensemble; what all of them are compared with is [N]."""
-    if q.ndim not in (1, 2):
-        raise ValueError(f"{where}: q must be [N], or [K, N] of K members; found {list(q.shape)}.")
-    check_shape(where, q.shape[-1:], "one member of q", **arrays)

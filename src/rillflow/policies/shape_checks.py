@@ -1,8 +1,8 @@
-"""What every loss checks at its door, in either framework: rank, shape, and range of its numbers.
+"""What functions of tensors or arrays check at their door: rank, shape, and range of numbers.
 
-Arrays and tensors are passed by keyword, so that a message can name the offender. Nothing here
-reads their data, so a check costs microseconds and never waits for a GPU. `checks_in_numpy` and
-`checks_in_torch` check dtypes.
+Both frameworks share these. Tensors and arrays are passed by keyword, so that a message can name
+the offender. A wrong shape or number is a `ValueError`. Nothing here reads their data, so a check
+costs microseconds and never waits for a GPU.
 """
 
 from __future__ import annotations
@@ -52,6 +52,23 @@ def check_last_dim(where: str, **arrays: Any) -> None:
             raise ValueError(
                 f"{where}: {name} must be [..., A] with A >= 1; found {list(array.shape)}."
             )
+
+
+def check_ensemble(where: str, **arrays: Any) -> None:
+    """Each array is [K, N] with K >= 1: one row per member of an ensemble."""
+    for name, array in arrays.items():
+        if array.ndim != 2 or array.shape[0] < 1:
+            raise ValueError(
+                f"{where}: {name} must be [K, N], one row for each of K >= 1 members; "
+                f"found {list(array.shape)}."
+            )
+
+
+def check_members(where: str, q: Any, **arrays: Any) -> None:
+    """q is [N], or [K, N] of an ensemble; what all its members are compared with is [N]."""
+    if q.ndim not in (1, 2):
+        raise ValueError(f"{where}: q must be [N], or [K, N] of K members; found {list(q.shape)}.")
+    check_shape(where, q.shape[-1:], "one member of q", **arrays)
 
 
 def check_fraction(where: str, **numbers: float) -> None:
