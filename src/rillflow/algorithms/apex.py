@@ -32,6 +32,7 @@ from rillflow.rl.train import TrainOneStep
 from rillflow.rl.weights import UpdateWorkerWeights
 from rillflow.rl.workers import AnyWorkers, bind
 
+
 @dataclass(frozen=True, kw_only=True)
 class Config(QConfig):
     """Settings of Ape-X."""

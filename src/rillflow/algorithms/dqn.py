@@ -32,6 +32,7 @@ from rillflow.rl.rollouts import Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind
 
+
 @dataclass(frozen=True, kw_only=True)
 class Config(QConfig):
     """Settings of DQN."""

@@ -25,6 +25,7 @@ from rillflow.rl.rollouts import Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind
 
+
 @dataclass(frozen=True, kw_only=True)
 class Config(QConfig):
     """Settings of simple q learning.

@@ -135,9 +135,7 @@ def mean_return(batch: SampleBatch) -> float:
 
 
 @torch.no_grad()
-def finite_horizon_rows(
-    batch: Mapping[str, Tensor], gamma: float, lam: float
-) -> dict[str, Tensor]:
+def finite_horizon_rows(batch: Mapping[str, Tensor], gamma: float, lam: float) -> dict[str, Tensor]:
     """Standardised advantages over a linear baseline that is fitted to the batch, as flat rows.
 
     An episode counts as over where it was cut: a task is what can be had within its limit. The

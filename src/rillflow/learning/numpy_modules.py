@@ -78,7 +78,9 @@ def hindrance(modules: Modules) -> str | None:
     for name, network in modules.networks.items():
         if isinstance(network, PolicySpec) and network.model != "mlp":
             which = network.model if isinstance(network.model, str) else "one of your own"
-            return f"the network {name!r} is {which!r}" if which != "one of your own" else (
-                f"the network {name!r} is {which}"
+            return (
+                f"the network {name!r} is {which!r}"
+                if which != "one of your own"
+                else (f"the network {name!r} is {which}")
             )
     return None

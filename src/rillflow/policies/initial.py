@@ -46,9 +46,7 @@ def initial_weights(
     return weights
 
 
-def weights_at_first(
-    spec: PolicySpec, shapes: Mapping[str, tuple[int, ...]], seed: int
-) -> Weights:
+def weights_at_first(spec: PolicySpec, shapes: Mapping[str, tuple[int, ...]], seed: int) -> Weights:
     """First weights of a policy of this spec, for parameters of these names and shapes."""
     if spec.bounded:
         return uniform_weights(shapes, seed)
