@@ -2,8 +2,8 @@
 
     PPO = Algorithm("ppo", Config, modules, update, plan, prepare=prepare)
 
-One per file, listed in `rillflow.algorithms`. Settings made by its `Config` know it, and so do those
-of classes derived from it, unless these have an algorithm of their own.
+One per file, listed in `rillflow.algorithms`. Settings made by its `Config` know it, and so do
+those of classes derived from it, unless these have an algorithm of their own.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def refused(kind: type, problems: list[str]) -> BuildError:
     return BuildError(text if text.endswith("?") else text + ".")
 
 
-def _usual_model(observation_space: Any) -> str:
+def _usual_model(observation_space: Any) -> Literal["cnn", "mlp"]:
     return "cnn" if len(observation_space.shape) == 3 else "mlp"
 
 

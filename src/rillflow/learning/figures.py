@@ -41,7 +41,7 @@ def result_of(
 
 
 def td_figures(q: Any, target: Any, rows: Mapping[str, Any]) -> Figures:
-    """What critics tell: their mean, and for prioritized replay the errors of rows by their keys."""
+    """What critics tell: their mean; and for prioritized replay, errors of rows by their keys."""
     values = q.detach()
     figures: Figures = {"mean_q": losses.mean(values)}
     if "keys" in rows:

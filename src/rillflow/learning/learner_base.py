@@ -1,4 +1,4 @@
-"""What both learners share: the passes over a batch, targets, results with their weights, states."""
+"""What both learners share: passes over a batch, targets, results with their weights, states."""
 
 from __future__ import annotations
 

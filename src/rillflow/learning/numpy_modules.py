@@ -18,7 +18,7 @@ from rillflow.policies.spec import PolicySpec
 
 
 class NumpyModules:
-    """The networks of an algorithm, ready to learn: `m.policy`, `m.target.policy`, `m.frozen.policy`.
+    """Networks that are ready to learn: `m.policy`, `m.target.policy`, `m.frozen.policy`.
 
     A target follows its network as its algorithm says; what is frozen is the network itself, whose
     results nothing is learned through.

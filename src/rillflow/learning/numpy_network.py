@@ -48,9 +48,9 @@ class Network(NumpyModule):
         columns = self._columns(rows)
         if self.tape is None:
             outputs, values = self._apply(columns)
-            logp, entropy = distribution.evaluate(outputs, taken)
             assert values is not None
-            return logp.reshape(lead), entropy.reshape(lead), values.reshape(lead)
+            plain = (*distribution.evaluate(outputs, taken), values)
+            return plain[0].reshape(lead), plain[1].reshape(lead), plain[2].reshape(lead)
         outputs, values, passes = self._forward(columns)
         assert values is not None
         results = (*distribution.evaluate(outputs, taken), values)

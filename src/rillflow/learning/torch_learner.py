@@ -163,7 +163,7 @@ class TorchLearner(LearnerBase):
             else:
                 own = [tensor.data for tensor in target.parameters()]
                 to = [tensor.data for tensor in network.parameters()]
-                torch._foreach_lerp_(own, to, part)  # type: ignore[attr-defined]
+                torch._foreach_lerp_(own, to, part)
 
     def _backward(
         self, steps: Sequence[Step], share: Sequence[float], names: tuple[str, ...]

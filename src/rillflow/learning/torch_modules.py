@@ -213,6 +213,7 @@ class Frozen:
         self._module = module
 
     def __call__(self, *arguments: Any) -> Any:
+        """What the network gives."""
         with torch.no_grad():
             return self._module(*arguments)
 
@@ -235,7 +236,7 @@ def _without_gradient(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TorchModules:
-    """The networks of an algorithm, ready to learn: `m.policy`, `m.target.policy`, `m.frozen.policy`.
+    """Networks that are ready to learn: `m.policy`, `m.target.policy`, `m.frozen.policy`.
 
     A target follows its network as its algorithm says; what is frozen is the network itself, whose
     results nothing is learned through.

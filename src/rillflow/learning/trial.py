@@ -1,4 +1,4 @@
-"""An update tried on invented rows, before anything runs: whether NumPy can, and who trains what."""
+"""An update tried on invented rows before anything runs: can NumPy, and who trains what?"""
 
 from __future__ import annotations
 

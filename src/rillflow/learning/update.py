@@ -3,7 +3,8 @@
     def update(m, rows, cfg):
         logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
         ...
-        yield Step(surrogate + cfg.vf_loss_coef * value, trains="policy", stats={"value_loss": value})
+        total = surrogate + cfg.vf_loss_coef * value
+        yield Step(total, trains="policy", stats={"value_loss": value})
 
 The learner takes each step when it comes: what is computed after a `yield` sees the new weights.
 """

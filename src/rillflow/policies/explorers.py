@@ -34,7 +34,7 @@ class Explorer(ABC):
         """What chooses them in a worker."""
         return Exploring(self, spec, place)
 
-    def start(self, exploring: Exploring, steps: int) -> None:
+    def start(self, exploring: Exploring, steps: int) -> None:  # noqa: B027 - many need nothing
         """A fragment begins, after so many steps of this worker."""
 
     @abstractmethod

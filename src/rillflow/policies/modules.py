@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -74,7 +75,7 @@ class QOfAction:
         """Names and shapes of the weights; copies are stacked."""
         shapes: dict[str, Shape] = {}
         widths = (self.inputs, *self.spec.hidden, 1)
-        for index, (fan_in, fan_out) in enumerate(zip(widths, widths[1:], strict=False)):
+        for index, (fan_in, fan_out) in enumerate(pairwise(widths)):
             last = index == len(self.spec.hidden)
             shapes |= linear_shapes("value_head" if last else f"trunk.{index}", fan_in, fan_out)
         if self.copies == 1:
@@ -206,5 +207,4 @@ def parameters_of(description: Description) -> int | None:
     """How many numbers a network learns; None: it has to be built to know."""
     if isinstance(description, PolicySpec) and description.model != "mlp":
         return None
-    shapes: Any = description.parameter_shapes.values()
-    return sum(prod(shape) for shape in shapes)
+    return sum(prod(shape) for shape in description.parameter_shapes.values())

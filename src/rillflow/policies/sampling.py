@@ -90,7 +90,7 @@ class Sampler:
         log_std = np.clip(outputs[width:], LOG_STD_LOW, LOG_STD_HIGH)
         # drawn row by row, as the learner draws it
         noise = rng.standard_normal((outputs.shape[1], width), dtype=np.float32).T
-        drawn = outputs[:width] + np.exp(log_std) * noise
+        drawn = np.add(outputs[:width], np.exp(log_std) * noise, dtype=np.float32)
         logp = squashed_logp(drawn, log_std, noise)
         return self._within(np.tanh(drawn)), logp
 
