@@ -1,23 +1,42 @@
-"""Algorithms, one file each: configuration, loss, plan. This is the registry."""
+"""Algorithms, one file each: settings, networks, update, plan. This is the registry."""
 
 from __future__ import annotations
 
 import difflib
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 from rillflow.errors import BuildError
 
-NAMES = ("a2c", "a3c", "apex", "async_dqn", "dqn", "impala", "maml", "pg", "ppo", "simple_q")
+if TYPE_CHECKING:
+    from rillflow.learning.algorithm import Algorithm
+
+ALGORITHMS = {
+    "a2c": "A2C",
+    "a3c": "A3C",
+    "apex": "APEX",
+    "async_dqn": "ASYNC_DQN",
+    "dqn": "DQN",
+    "impala": "IMPALA",
+    "maml": "MAML",
+    "pg": "PG",
+    "ppo": "PPO",
+    "sac": "SAC",
+    "simple_q": "SIMPLE_Q",
+    "td3": "TD3",
+}
+"""for each file here the name of its `Algorithm`"""
+
+NAMES = tuple(ALGORITHMS)
 
 
-def get_algorithm(name: str) -> ModuleType:
-    """The module of an algorithm: its `Config`, `plan` and losses.
+def get_algorithm(name: str) -> Algorithm:
+    """An algorithm by its name: its settings, networks, update and plan.
 
     Papers spell them in many ways: capitals, hyphens and underscores make no difference.
 
-    >>> get_algorithm("Ape-X").__name__
-    'rillflow.algorithms.apex'
+    >>> get_algorithm("Ape-X")
+    <algorithm apex>
     """
     known = {_spelling(known): known for known in NAMES}
     key = _spelling(name)
@@ -25,7 +44,10 @@ def get_algorithm(name: str) -> ModuleType:
         near = difflib.get_close_matches(key, known, n=1)
         hint = f" Did you mean {known[near[0]]!r}?" if near else ""
         raise BuildError(f"unknown algorithm {name!r}; there are {', '.join(NAMES)}.{hint}")
-    return import_module(f"rillflow.algorithms.{known[key]}")
+    file = known[key]
+    # imported one by one: a command line that lists or asks for help needs none of them
+    found: Algorithm = getattr(import_module(f"rillflow.algorithms.{file}"), ALGORITHMS[file])
+    return found
 
 
 def _spelling(name: str) -> str:

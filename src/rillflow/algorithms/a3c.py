@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rillflow.algorithms import a2c
-from rillflow.algorithms.a2c import loss as loss
-from rillflow.algorithms.a2c import numpy_loss as numpy_loss
-from rillflow.algorithms.a2c import numpy_postprocess as numpy_postprocess
-from rillflow.algorithms.a2c import postprocess as postprocess
 from rillflow.experience.batch import SampleBatch
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
+from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.results import TrainStats
 from rillflow.rl.train import ApplyGradients, ComputeGradients
 from rillflow.rl.workers import AnyWorkers, bind
@@ -36,3 +33,6 @@ def plan(
     workers, _ = bind(a2c.Config, rollouts, workers, cfg)  # of either, or derived from either
     grads = rollouts.par_for_each(ComputeGradients()).gather_async()
     return grads.for_each(ApplyGradients(workers))
+
+
+A3C = Algorithm("a3c", Config, a2c.modules, a2c.update, plan, prepare=a2c.prepare, tuned=TUNED)

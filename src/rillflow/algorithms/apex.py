@@ -8,16 +8,18 @@ from typing import Literal
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
+from rillflow.learning.algorithm import Algorithm
+from rillflow.learning.config import below_one, refused
 from rillflow.learning.q_learning import (
     CART_POLE,
     MOUNTAIN_CAR,
     QConfig,
-    loss,
-    numpy_loss,
-    numpy_postprocess,
-    postprocess,
+    modules,
+    prepare,
+    update,
 )
 from rillflow.learning.results import TrainStats
+from rillflow.policies.explorers import EpsilonGreedy, Explorer
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.replay import (
     Replay,
@@ -29,8 +31,6 @@ from rillflow.rl.rollouts import Rollouts, as_ready
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.weights import UpdateWorkerWeights
 from rillflow.rl.workers import AnyWorkers, bind
-
-__all__ = ["Config", "loss", "numpy_loss", "numpy_postprocess", "plan", "postprocess"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +52,12 @@ class Config(QConfig):
     weights_every: int = 4
     """draws learned between two snapshots of the weights, of which workers get the newest"""
 
-    def _wrong(self) -> list[str]:
-        return super()._wrong() + self._below_one("weights_every", "learner_queue_size")
-
-    def exploration(self, worker: int, steps: int) -> float:
-        """A rate of its own for each worker, from 0.4 down to 0.4 ** 8."""
-        return float(0.4 ** (1 + 7 * worker / max(1, self.num_workers - 1)))
+    def validate(self) -> None:
+        """Refuse numbers that cannot work, all at once."""
+        super().validate()
+        wrong = below_one(self, "weights_every", "learner_queue_size")
+        if wrong:
+            raise refused(type(self), wrong)
 
 
 TUNED = {
@@ -66,6 +66,13 @@ TUNED = {
     "atari": {"batches_per_draw": 1, "learner_queue_size": 16, "weights_every": 16},
 }
 """settings for environments that the defaults do not suit"""
+
+
+def explorer(cfg: Config) -> Explorer:
+    """A rate of its own for each worker, from 0.4 down to 0.4 ** 8."""
+    return EpsilonGreedy(
+        lambda place, steps: 0.4 ** (1 + 7 * place.worker / max(1, place.workers - 1))
+    )
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
@@ -86,3 +93,8 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     turns = cfg.train_turns / max(1, cfg.num_workers)  # of the learner, for each fragment stored
     store_and_update = Concurrently([store_op, update_op], output_indexes=[1], weights=[1, turns])
     return Concurrently([replay_op, store_and_update], mode="async", output_indexes=[1])
+
+
+APEX = Algorithm(
+    "apex", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+)

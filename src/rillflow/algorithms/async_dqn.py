@@ -9,19 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.experience.batch import Array, SampleBatch
-from rillflow.experience.transitions import transitions
+from rillflow.experience.batch import SampleBatch
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
-from rillflow.learning import analytic
-from rillflow.learning.postprocess import Rows
-from rillflow.learning.q_learning import QNetworkConfig, loss, numpy_loss
+from rillflow.learning.algorithm import Algorithm
+from rillflow.learning.prepare import n_step_rows
+from rillflow.learning.q_learning import QNetworkConfig, modules, update, with_next_q
 from rillflow.learning.results import TrainStats
+from rillflow.learning.update import Rows
+from rillflow.policies.explorers import EpsilonGreedy, Explorer, Place
 from rillflow.rl.replay import UpdateTargetNetwork
 from rillflow.rl.train import ApplyGradients, ComputeGradients
 from rillflow.rl.workers import Workers, bind
-
-__all__ = ["Config", "loss", "numpy_loss", "numpy_postprocess", "plan", "postprocess"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,27 +41,21 @@ class Config(QNetworkConfig):
     final_epsilon: float = 0.1
     """how often the first worker acts at random in the end; the last one does at its square"""
 
-    def exploration(self, worker: int, steps: int) -> float:
-        """A line from the first rate to one of the worker's own."""
-        done = min(1.0, steps * max(1, self.num_workers) / max(1, self.epsilon_timesteps))
-        last = self.final_epsilon ** (1 + worker / max(1, self.num_workers - 1))
-        return float(self.initial_epsilon + done * (last - self.initial_epsilon))
+
+def explorer(cfg: Config) -> Explorer:
+    """A rate that falls in a line from the first one to one of the worker's own."""
+
+    def rate(place: Place, steps: int) -> float:
+        done = min(1.0, steps * place.workers / max(1, cfg.epsilon_timesteps))
+        last = cfg.final_epsilon ** (1 + place.worker / max(1, place.workers - 1))
+        return float(cfg.initial_epsilon + done * (last - cfg.initial_epsilon))
+
+    return EpsilonGreedy(rate)
 
 
-def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
+def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """Rows that each look `n_step` steps ahead, or to the end of the fragment."""
-    import torch
-
-    columns = {name: column.cpu().numpy() for name, column in batch.items()}
-    rows = transitions(SampleBatch(columns), cfg.n_step, cfg.gamma)
-    return {name: torch.from_numpy(column).to(policy.device) for name, column in rows.items()}
-
-
-def numpy_postprocess(
-    network: analytic.Network, batch: Mapping[str, Array], cfg: Config
-) -> analytic.Rows:
-    """As `postprocess`, in NumPy."""
-    return transitions(SampleBatch(batch), cfg.n_step, cfg.gamma)
+    return with_next_q(m, n_step_rows(batch, cfg.n_step, cfg.gamma))
 
 
 def plan(
@@ -74,3 +67,8 @@ def plan(
     return grads.for_each(ApplyGradients(workers)).for_each(
         UpdateTargetNetwork(workers, cfg.target_network_update_freq, in_workers=True)
     )
+
+
+ASYNC_DQN = Algorithm(
+    "async_dqn", Config, modules, update, plan, prepare=prepare, explorer=explorer
+)

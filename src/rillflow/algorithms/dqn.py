@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
+from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.q_learning import (
     CART_POLE,
     MOUNTAIN_CAR,
     QConfig,
-    loss,
-    numpy_loss,
-    numpy_postprocess,
-    postprocess,
+    explorer,
+    modules,
+    prepare,
+    update,
 )
 from rillflow.learning.results import TrainStats
 from rillflow.rl.replay import (
@@ -30,8 +31,6 @@ from rillflow.rl.replay import (
 from rillflow.rl.rollouts import Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind
-
-__all__ = ["Config", "loss", "numpy_loss", "numpy_postprocess", "plan", "postprocess"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,3 +80,8 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     if cfg.prioritized_replay:
         replay_op = replay_op.for_each(UpdateReplayPriorities())
     return Concurrently([store_op, replay_op], output_indexes=[1], weights=[1, cfg.train_turns])
+
+
+DQN = Algorithm(
+    "dqn", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-import numpy as np
-
-from rillflow.experience.batch import Array
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
-from rillflow.learning import analytic
-from rillflow.learning.config import AlgorithmConfig, refused
-from rillflow.learning.postprocess import Rows, evaluate_fragments
-from rillflow.learning.results import Loss, TrainStats
+from rillflow.learning import losses
+from rillflow.learning.algorithm import Algorithm
+from rillflow.learning.config import AlgorithmConfig, below_one, refused
+from rillflow.learning.prepare import discounts
+from rillflow.learning.results import TrainStats
+from rillflow.learning.update import Rows, Step, Steps
+from rillflow.policies.modules import Modules, actor_critic
+from rillflow.policies.spec import PolicySpec
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.rollouts import ConcatBatches, Rollouts, as_ready
 from rillflow.rl.train import TrainOneStep
@@ -26,8 +26,6 @@ from rillflow.rl.workers import AnyWorkers, bind
 @dataclass(frozen=True, kw_only=True)
 class Config(AlgorithmConfig):
     """Settings of IMPALA."""
-
-    recurrent: ClassVar[bool] = True
 
     lr: float = 1e-3
     num_envs_per_worker: int = 16
@@ -56,12 +54,7 @@ class Config(AlgorithmConfig):
     def validate(self) -> None:
         """Refuse numbers that cannot work, all at once."""
         super().validate()
-        names = ("max_sample_requests_in_flight_per_worker", "learner_queue_size")
-        wrong = [
-            f"{name} must be at least 1, got {getattr(self, name)!r}"
-            for name in names
-            if getattr(self, name) < 1
-        ]
+        wrong = below_one(self, "max_sample_requests_in_flight_per_worker", "learner_queue_size")
         if not 0 <= self.num_aggregation_workers <= self.num_workers:
             wrong.append(
                 "aggregators share the workers among themselves, so num_aggregation_workers must "
@@ -71,7 +64,7 @@ class Config(AlgorithmConfig):
             raise refused(type(self), wrong)
 
 
-TUNED = {
+TUNED: dict[str, dict[str, Any]] = {
     # once it hardly ever fails, gradients are tiny for a long time; see `adam_epsilon`
     "CartPole-v1": {"lr": 2e-3, "adam_epsilon": 0.02},
     "CartPole-hidden-velocity": {
@@ -99,26 +92,24 @@ TUNED = {
 """settings for environments that the defaults do not suit"""
 
 
-def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
-    """Fragments stay as they are, time-major: V-trace needs the order of their steps."""
-    return batch
+def modules(spec: PolicySpec, cfg: Config) -> Modules:
+    """One network that acts and values."""
+    return Modules(policy=actor_critic(spec), acts="policy")
 
 
-def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
+def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """Policy gradient and value loss with V-trace, which corrects for weights that have moved on.
 
     Nothing follows where an episode terminated; where it was cut, the value of its final
     observation stands for what would have followed; rows that only reset are left out.
     """
-    from rillflow.learning import losses
-
-    logp, entropy, values, next_values = evaluate_fragments(policy, rows)
-    terminated, valid = rows["terminated"], rows.get("valid")
-    ended = terminated | rows["truncated"]
+    logp, entropy, values, next_values = m.policy.evaluate_fragments(rows)
+    valid = rows.get("valid")
+    ended = rows.terminated | rows.truncated
     targets, advantages = losses.vtrace(
-        logp.detach() - rows["logp"],
-        rows["rewards"],
-        cfg.gamma * (~terminated).to(values.dtype),
+        logp.detach() - rows.logp,
+        rows.rewards,
+        discounts(rows.terminated, cfg.gamma),
         values.detach(),
         next_values,
         ended if valid is None else ended | ~valid,
@@ -128,44 +119,14 @@ def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
     gradient = losses.policy_gradient_loss(logp, advantages, valid)
     value = losses.value_loss(values, targets, valid)
     bonus = losses.entropy_bonus(entropy, valid)
-    kl = losses.approximate_kl(rows["logp"], logp.detach(), valid)
-    total = gradient + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
-    stats = {"policy_loss": gradient, "value_loss": value, "entropy": bonus, "kl": kl}
-    return Loss(total, {name: figure.detach() for name, figure in stats.items()})
-
-
-def numpy_postprocess(
-    network: analytic.Network, batch: Mapping[str, Array], cfg: Config
-) -> analytic.Rows:
-    """As `postprocess`, in NumPy."""
-    return dict(batch)
-
-
-def numpy_loss(network: analytic.Network, rows: analytic.Rows, cfg: Config) -> dict[str, Any]:
-    """As `loss`, in NumPy; it leaves the gradient in the network."""
-    logp, entropy, values, next_values = analytic.evaluate_fragments(network, rows)
-    terminated = rows["terminated"]
-    valid = rows.get("valid", np.True_)
-    targets, advantages = analytic.vtrace(
-        logp - rows["logp"],
-        np.asarray(rows["rewards"], np.float32),
-        np.float32(cfg.gamma) * ~terminated,
-        values,
-        next_values,
-        terminated | rows["truncated"] | ~valid,
-        clip_rho=cfg.vtrace_clip_rho_threshold,
-        clip_pg_rho=cfg.vtrace_clip_pg_rho_threshold,
-    )
-    share = analytic.shares(np.broadcast_to(valid, logp.shape).ravel())
-    gradient, d_logp = analytic.policy_gradient_loss(logp.ravel(), advantages.ravel(), share)
-    value, d_values = analytic.value_loss(values.ravel(), targets.ravel(), share)
-    network.backward(d_logp, -cfg.entropy_coef * share, cfg.vf_loss_coef * d_values)
-    return {
+    stats = {
         "policy_loss": gradient,
         "value_loss": value,
-        "entropy": entropy.ravel() @ share,
-        "kl": analytic.approximate_kl(rows["logp"].ravel(), logp.ravel(), share),
+        "entropy": bonus,
+        "kl": losses.approximate_kl(rows.logp, logp.detach(), valid),
     }
+    total = gradient + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
+    yield Step(total, trains="policy", stats=stats)
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
@@ -180,3 +141,6 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     )
     dequeue_op = Dequeue(learner.outqueue).for_each(TrainOneStep(workers))
     return Concurrently([enqueue_op, dequeue_op], mode="async", output_indexes=[1])
+
+
+IMPALA = Algorithm("impala", Config, modules, update, plan, tuned=TUNED, recurrent=True)

@@ -10,7 +10,7 @@ never seen. Each worker has a task of its own; the outer step is PPO's. Afterwar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,16 @@ from rillflow.errors import BuildError
 from rillflow.experience.batch import Array
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
+from rillflow.learning import losses
+from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.postprocess import Rows
-from rillflow.learning.results import Loss, TrainStats
+from rillflow.learning.results import TrainStats
+from rillflow.learning.update import Rows, Step, Steps
+from rillflow.policies.modules import Modules, actor_critic
+from rillflow.policies.spec import PolicySpec
 from rillflow.rl.meta import InnerAdapt, MetaUpdate
 from rillflow.rl.meta import tasks_of as tasks_of
+from rillflow.rl.meta_worker import MetaWorker
 from rillflow.rl.workers import AnyWorkers, Workers, bind
 from rillflow.types import ActorInfo
 
@@ -51,13 +56,6 @@ class Config(AlgorithmConfig):
     entropy_coef: float = 0.0
     """weight of the entropy bonus"""
 
-    @property
-    def worker_class(self) -> Callable[..., Any]:
-        """Workers that adapt."""
-        from rillflow.rl.meta_worker import MetaWorker
-
-        return MetaWorker
-
     def validate(self) -> None:
         """Refuse numbers that cannot work."""
         super().validate()
@@ -72,28 +70,29 @@ class Config(AlgorithmConfig):
             raise BuildError("maml.Config: " + "; ".join(wrong) + ".")
 
 
-def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
+def modules(spec: PolicySpec, cfg: Config) -> Modules:
+    """One network that acts."""
+    return Modules(policy=actor_critic(spec), acts="policy")
+
+
+def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """Rows with advantages, both for adapting and for the meta-update."""
     from rillflow.learning.meta_learner import finite_horizon_rows
 
-    return finite_horizon_rows(batch, cfg.gamma, cfg.lambda_)
+    return Rows(finite_horizon_rows(dict(batch), cfg.gamma, cfg.lambda_))
 
 
-def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
+def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """Of an adapted policy on the round it made: the clipped surrogate and the entropy bonus."""
-    from rillflow.learning import losses
-
-    logp, entropy, _ = policy.evaluate(rows["obs"], rows["actions"])
-    surrogate = losses.clipped_surrogate_loss(
-        logp, rows["logp"], rows["advantages"], cfg.clip_param
-    )
+    logp, entropy, _ = m.policy.evaluate(rows.obs, rows.actions)
+    surrogate = losses.clipped_surrogate_loss(logp, rows.logp, rows.advantages, cfg.clip_param)
     bonus = losses.entropy_bonus(entropy)
     stats = {
-        "policy_loss": surrogate.detach(),
-        "entropy": bonus.detach(),
-        "kl": losses.approximate_kl(rows["logp"], logp.detach()),
+        "policy_loss": surrogate,
+        "entropy": bonus,
+        "kl": losses.approximate_kl(rows.logp, logp.detach()),
     }
-    return Loss(surrogate - cfg.entropy_coef * bonus, stats)
+    yield Step(surrogate - cfg.entropy_coef * bonus, trains="policy", stats=stats)
 
 
 def plan(
@@ -103,6 +102,9 @@ def plan(
     workers, cfg = bind(Config, rollouts, workers, cfg)
     adapt = InnerAdapt(workers, steps=cfg.inner_adaptation_steps)
     return rollouts.gather_sync().combine(adapt).for_each(MetaUpdate(workers))
+
+
+MAML = Algorithm("maml", Config, modules, update, plan, prepare=prepare, worker=MetaWorker)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.experience.batch import Array
 from rillflow.flows.flow import Flow
-from rillflow.learning import analytic
+from rillflow.learning import losses
+from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.postprocess import Rows, actor_critic_rows, standardized
-from rillflow.learning.results import Loss, TrainStats
+from rillflow.learning.prepare import actor_critic_rows
+from rillflow.learning.results import TrainStats
+from rillflow.learning.update import Rows, Step, Steps
+from rillflow.policies.modules import Modules, actor_critic
+from rillflow.policies.spec import PolicySpec
 from rillflow.rl.rollouts import ConcatBatches, Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind
@@ -30,41 +33,26 @@ class Config(AlgorithmConfig):
     """weight of the loss of the baseline"""
 
 
-def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
+def modules(spec: PolicySpec, cfg: Config) -> Modules:
+    """One network that acts, and the baseline."""
+    return Modules(policy=actor_critic(spec), acts="policy")
+
+
+def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """Rows with whole discounted returns, less a learned baseline."""
-    rows = actor_critic_rows(policy, batch, cfg.gamma, 1.0)
-    rows["advantages"] = standardized(rows["advantages"])
+    rows = actor_critic_rows(m.policy, batch, cfg.gamma, 1.0)
+    rows["advantages"] = losses.standardized(rows.advantages)
     return rows
 
 
-def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
+def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """The policy gradient, and the baseline's own loss."""
-    from rillflow.learning import losses
-
-    logp, entropy, values = policy.evaluate(rows["obs"], rows["actions"])
-    gradient = losses.policy_gradient_loss(logp, rows["advantages"])
-    value = losses.value_loss(values, rows["targets"])
-    stats = {"policy_loss": gradient, "value_loss": value, "entropy": losses.entropy_bonus(entropy)}
-    total = gradient + cfg.vf_loss_coef * value
-    return Loss(total, {name: figure.detach() for name, figure in stats.items()})
-
-
-def numpy_postprocess(
-    network: analytic.Network, batch: Mapping[str, Array], cfg: Config
-) -> analytic.Rows:
-    """As `postprocess`, in NumPy."""
-    rows = analytic.actor_critic_rows(network, batch, cfg.gamma, 1.0)
-    rows["advantages"] = analytic.standardized(rows["advantages"])
-    return rows
-
-
-def numpy_loss(network: analytic.Network, rows: analytic.Rows, cfg: Config) -> dict[str, Any]:
-    """As `loss`, in NumPy; it leaves the gradient in the network."""
-    logp, entropy, values = network.evaluate(rows["obs"], rows["actions"])
-    policy, d_logp = analytic.policy_gradient_loss(logp, rows["advantages"])
-    value, d_values = analytic.value_loss(values, rows["targets"])
-    network.backward(d_logp, 0.0, cfg.vf_loss_coef * d_values)
-    return {"policy_loss": policy, "value_loss": value, "entropy": entropy.mean()}
+    logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
+    gradient = losses.policy_gradient_loss(logp, rows.advantages)
+    value = losses.value_loss(values, rows.targets)
+    bonus = losses.entropy_bonus(entropy.detach())
+    stats = {"policy_loss": gradient, "value_loss": value, "entropy": bonus}
+    yield Step(gradient + cfg.vf_loss_coef * value, trains="policy", stats=stats)
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
@@ -72,3 +60,6 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     workers, cfg = bind(Config, rollouts, workers, cfg)
     batches = bulk_sync(rollouts).combine(ConcatBatches(cfg.train_batch_size))
     return batches.for_each(TrainOneStep(workers))
+
+
+PG = Algorithm("pg", Config, modules, update, plan, prepare=prepare)

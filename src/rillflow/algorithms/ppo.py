@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.experience.batch import Array
 from rillflow.flows.flow import Flow
-from rillflow.learning import analytic
+from rillflow.learning import losses
+from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.postprocess import Rows, actor_critic_rows, standardized
-from rillflow.learning.results import Loss, TrainStats
+from rillflow.learning.prepare import actor_critic_rows
+from rillflow.learning.results import TrainStats
+from rillflow.learning.update import Rows, Step, Steps
+from rillflow.policies.modules import Modules, actor_critic
+from rillflow.policies.spec import PolicySpec
 from rillflow.rl.rollouts import ConcatBatches, Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind
@@ -39,7 +42,7 @@ class Config(AlgorithmConfig):
     """weight of the entropy bonus"""
 
 
-TUNED = {
+TUNED: dict[str, dict[str, Any]] = {
     "Acrobot-v1": {"lr": 1e-3},  # else some seeds are long without a first success
     "MountainCar-v0": {"scale_observations": True, "entropy_coef": 0.01, "lambda_": 0.98},
     "MountainCarContinuous-v0": {  # standing still costs nothing: act at random until it pays
@@ -70,56 +73,32 @@ TUNED = {
 """settings for environments that the defaults do not suit"""
 
 
-def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
+def modules(spec: PolicySpec, cfg: Config) -> Modules:
+    """One network that acts and values."""
+    return Modules(policy=actor_critic(spec), acts="policy")
+
+
+def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """Rows with standardised advantages."""
-    rows = actor_critic_rows(policy, batch, cfg.gamma, cfg.lambda_)
-    rows["advantages"] = standardized(rows["advantages"])
+    rows = actor_critic_rows(m.policy, batch, cfg.gamma, cfg.lambda_)
+    rows["advantages"] = losses.standardized(rows.advantages)
     return rows
 
 
-def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
+def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """The clipped surrogate, the value loss and the entropy bonus."""
-    from rillflow.learning import losses
-
-    logp, entropy, values = policy.evaluate(rows["obs"], rows["actions"])
-    surrogate = losses.clipped_surrogate_loss(
-        logp, rows["logp"], rows["advantages"], cfg.clip_param
-    )
-    value = losses.value_loss(values, rows["targets"])
+    logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
+    surrogate = losses.clipped_surrogate_loss(logp, rows.logp, rows.advantages, cfg.clip_param)
+    value = losses.value_loss(values, rows.targets)
     bonus = losses.entropy_bonus(entropy)
-    total = surrogate + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
     stats = {
-        "policy_loss": surrogate.detach(),
-        "value_loss": value.detach(),
-        "entropy": bonus.detach(),
-        "kl": losses.approximate_kl(rows["logp"], logp.detach()),
-    }
-    return Loss(total, stats)
-
-
-def numpy_postprocess(
-    network: analytic.Network, batch: Mapping[str, Array], cfg: Config
-) -> analytic.Rows:
-    """As `postprocess`, in NumPy."""
-    rows = analytic.actor_critic_rows(network, batch, cfg.gamma, cfg.lambda_)
-    rows["advantages"] = analytic.standardized(rows["advantages"])
-    return rows
-
-
-def numpy_loss(network: analytic.Network, rows: analytic.Rows, cfg: Config) -> dict[str, Any]:
-    """As `loss`, in NumPy; it leaves the gradient in the network."""
-    logp, entropy, values = network.evaluate(rows["obs"], rows["actions"])
-    surrogate, d_logp = analytic.clipped_surrogate_loss(
-        logp, rows["logp"], rows["advantages"], cfg.clip_param
-    )
-    value, d_values = analytic.value_loss(values, rows["targets"])
-    network.backward(d_logp, -cfg.entropy_coef / len(logp), cfg.vf_loss_coef * d_values)
-    return {
         "policy_loss": surrogate,
         "value_loss": value,
-        "entropy": entropy.mean(),
-        "kl": analytic.approximate_kl(rows["logp"], logp),
+        "entropy": bonus,
+        "kl": losses.approximate_kl(rows.logp, logp.detach()),
     }
+    total = surrogate + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
+    yield Step(total, trains="policy", stats=stats)
 
 
 def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
@@ -131,3 +110,6 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
             workers, num_sgd_iter=cfg.num_sgd_iter, sgd_minibatch_size=cfg.sgd_minibatch_size
         )
     )
+
+
+PPO = Algorithm("ppo", Config, modules, update, plan, prepare=prepare, tuned=TUNED)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
+from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.q_learning import (
     MOUNTAIN_CAR,
     QConfig,
-    loss,
-    numpy_loss,
-    numpy_postprocess,
-    postprocess,
+    explorer,
+    modules,
+    prepare,
+    update,
 )
 from rillflow.learning.results import TrainStats
 from rillflow.rl.replay import (
@@ -23,8 +24,6 @@ from rillflow.rl.replay import (
 from rillflow.rl.rollouts import Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind
-
-__all__ = ["Config", "loss", "numpy_loss", "numpy_postprocess", "plan", "postprocess"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,3 +50,8 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(replay))
     replay_op = ParallelReplay(replay).gather_sync().flatten().for_each(TrainOneStep(workers))
     return Concurrently([store_op, replay_op], output_indexes=[1], weights=[1, cfg.train_turns])
+
+
+SIMPLE_Q = Algorithm(
+    "simple_q", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillflow.cli.here import look_here
 from rillflow.cli.parser import Parser
@@ -27,6 +27,9 @@ from rillflow.cli.settings import (
 from rillflow.cli.trust import add_trust_flag, require_trust, take_named
 from rillflow.errors import BuildError
 from rillflow.safety.bounded import read_bytes
+
+if TYPE_CHECKING:
+    from rillflow.learning.algorithm import Algorithm
 
 _POLICIES = '{"agent_0": "left", "agent_1": "right"}'
 _ALGORITHM_FLAGS = ("--run", "--algorithm")
@@ -63,11 +66,9 @@ def _is_known(token: str) -> bool:
     return plain in {name.replace("_", "") for name in NAMES}
 
 
-def short_name(name: str, module: Any) -> str:
-    """What to call an algorithm: its file, or what the user pointed at."""
-    if ":" in name:
-        return name
-    return str(module.__name__).rpartition(".")[2]
+def short_name(name: str, algorithm: Algorithm) -> str:
+    """What to call an algorithm: its name, or what the user pointed at."""
+    return name if ":" in name else algorithm.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Request:
     @property
     def tuned(self) -> list[str]:
         """A line with the settings that suit the environment and that no flag has changed."""
-        from rillflow.learning.tuned import tuned
+        from rillflow.learning.config import tuned
 
         suits = tuned(type(self.config), self.config.env)
         used = [(n, value) for n, value in suits.items() if getattr(self.config, n) == value]
@@ -164,10 +165,6 @@ def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
     if options.env is not None:
         look_here(options.env)
         values["env"] = options.env
-    if ":" in name:
-        from rillflow.runs.algorithm import own_functions
-
-        values = {**own_functions(module), **values}
     return Request(short_name(name, module), module, module.Config.make(**values), options)
 
 

@@ -4,27 +4,49 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rillflow.callables import label_of
+from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
 from rillflow.learning.fields import type_problems
-from rillflow.learning.tuned import tuned
+from rillflow.policies.explorers import Explorer
+from rillflow.policies.modules import Modules
 from rillflow.policies.spec import PolicySpec
+
+if TYPE_CHECKING:
+    from rillflow.learning.algorithm import Algorithm
 
 C = TypeVar("C", bound="AlgorithmConfig")
 D = TypeVar("D")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlgorithmConfig:
-    """What every algorithm has: environment, workers, network, optimiser."""
+class _Settings(type):
+    """Classes of settings: what is not given is what suits the environment, or the default."""
 
-    recurrent: ClassVar[bool] = False
-    """whether the algorithm can train a policy that remembers"""
+    def __call__(cls, **values: Any) -> Any:
+        known = {field_.name for field_ in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        wrong = [_unknown(name, known) for name in values if name not in known]
+        if wrong:
+            raise refused(cls, wrong)
+        settings = super().__call__(**{**tuned(cls, values.get("env")), **values})
+        settings.validate()
+        return settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig(metaclass=_Settings):
+    """What every algorithm has: environment, workers, network, optimiser.
+
+    Settings that are not given are those that suit the environment (see `tuned`), or else the
+    class's defaults. Without an `env`, as for one policy of several, there are only the defaults.
+    Every unknown name and every number that cannot work is told at once.
+    """
+
+    algorithm: ClassVar[Algorithm]
+    """whose settings they are; the `Algorithm` itself says so"""
 
     env: Any = "CartPole-v1"
     """an id, a factory of environments, or `module:name`"""
@@ -69,36 +91,15 @@ class AlgorithmConfig:
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
     """what learns: torch; numpy, for an mlp on the processor; auto: numpy where it can"""
-    loss: Callable[..., Any] | None = None
-    """`loss(policy, rows, cfg)`; None: the algorithm's own"""
-    postprocess: Callable[..., Any] | None = None
-    """`postprocess(policy, batch, cfg)`: a batch to rows of tensors; None: the algorithm's own"""
+    update: Callable[..., Any] | None = None
+    """`update(m, rows, cfg)` yields steps to learn by; None: the algorithm's own"""
+    prepare: Callable[..., Any] | None = None
+    """`prepare(m, batch, cfg)`: a batch to rows to learn from; None: the algorithm's own"""
 
     @classmethod
     def make(cls: type[C], **values: Any) -> C:
-        """A configuration from keyword arguments; every unknown name is told at once.
-
-        What is not given is what suits the environment (see `tuned`), or else the class's default.
-        Without an `env`, as for one policy of several, there are only the defaults.
-        """
-        known = {field_.name for field_ in dataclasses.fields(cls)}
-        wrong = [_unknown(name, known) for name in values if name not in known]
-        if wrong:
-            raise refused(cls, wrong)
-        config = cls(**{**tuned(cls, values.get("env")), **values})
-        config.validate()
-        return config
-
-    def resolved(self: C) -> C:
-        """The same, with the algorithm's own `loss` and `postprocess` where none was given.
-
-        They are the functions of these names in the module that defines the settings' class.
-        Settings that were written without `make` are checked here.
-        """
-        self.validate()
-        missing = [name for name in ("loss", "postprocess") if getattr(self, name) is None]
-        own: dict[str, Any] = {name: _function_beside(type(self), name) for name in missing}
-        return dataclasses.replace(self, **own) if own else self
+        """The same as calling the class."""
+        return cls(**values)
 
     # what follows from the settings: values that workers and learners ask for
 
@@ -109,26 +110,29 @@ class AlgorithmConfig:
         return self.lr + min(1.0, updates / self.lr_updates) * (self.final_lr - self.lr)
 
     def policy_spec(self, observation_space: Any, action_space: Any) -> PolicySpec:
-        """The policy for an environment with these spaces."""
-        options = {"model": self.model or _usual_model(observation_space), **self.policy_options}
+        """The policy that acts in an environment with these spaces."""
         try:
-            return PolicySpec(
+            spec = PolicySpec(
                 observation_space=observation_space,
                 action_space=action_space,
                 hidden=tuple(self.hidden),
                 activation=self.activation,  # type: ignore[arg-type]
                 lstm_size=self.lstm_size,
                 scale_observations=self.scale_observations,
-                **options,
+                model=self.model or _usual_model(observation_space),
             )
+            return self.modules(spec).acting
         except BuildError as error:
             name = self.env if isinstance(self.env, str) else label_of(self.env)
             raise refused(type(self), [f"environment {name!r}: {error}"]) from None
 
-    @property
-    def worker_class(self) -> Callable[..., Any] | None:
-        """What samples: an actor made with `(config, spec, info)`; None: a `RolloutWorker`."""
-        return None
+    def modules(self, spec: PolicySpec) -> Modules:
+        """The networks of the algorithm, for an environment that a policy of this spec acts in."""
+        return self.algorithm.modules(spec, self)
+
+    def explorer(self) -> Explorer:
+        """How workers choose actions."""
+        return self.algorithm.explorer(self)
 
     @property
     def fragment_steps(self) -> int:
@@ -136,23 +140,9 @@ class AlgorithmConfig:
         return self.rollout_fragment_length * self.num_envs_per_worker
 
     @property
-    def policy_options(self) -> dict[str, Any]:
-        """Further fields of the `PolicySpec`, such as its head."""
-        return {}
-
-    @property
     def minibatch(self) -> int | None:
         """Rows per optimiser step, of batches that hold several; None: a batch is one step."""
         return None
-
-    @property
-    def target_freq(self) -> int | None:
-        """Rows trained between two updates of the target network; None: there is none."""
-        return None
-
-    def exploration(self, worker: int, steps: int) -> float:
-        """How often worker number `worker` acts at random after it has made `steps` steps."""
-        return 0.0
 
     def validate(self) -> None:
         """Refuse types and numbers that cannot work, all at once."""
@@ -212,22 +202,51 @@ def refused(kind: type, problems: list[str]) -> BuildError:
     return BuildError(text if text.endswith("?") else text + ".")
 
 
-def _usual_model(observation_space: Any) -> str:
+def _usual_model(observation_space: Any) -> Literal["cnn", "mlp"]:
     return "cnn" if len(observation_space.shape) == 3 else "mlp"
 
 
-def _function_beside(settings: type, name: str) -> Callable[..., Any]:
+def below_one(settings: Any, *names: str) -> list[str]:
+    """What is wrong with settings that must be 1 or more."""
+    return [
+        f"{name} must be at least 1, got {getattr(settings, name)!r}"
+        for name in names
+        if getattr(settings, name) < 1
+    ]
+
+
+def tuned(settings: type, env: Any) -> dict[str, Any]:
+    """What the algorithm of these settings is best given for an environment; often nothing.
+
+    It stands in the algorithm's file, as `tuned`, under the environment's id or its family:
+    "atari". Settings begin with it, however they are made; what is said there wins. Of classes
+    that are derived from each other the first that knows the environment counts.
+
+    >>> from rillflow.algorithms import ppo
+    >>> tuned(ppo.Config, "ALE/Pong-v5")["clip_param"]
+    0.1
+    >>> tuned(ppo.Config, "CartPole-v1")
+    {}
+    """
+    if not isinstance(env, str):
+        return {}
     for cls in settings.__mro__:
-        found = getattr(sys.modules.get(cls.__module__), name, None)
-        if callable(found):
-            function: Callable[..., Any] = found
-            return function
-    raise BuildError(
-        f"{settings.__module__} defines {settings.__name__} but no function {name!r}, and none was "
-        f"given: write one beside the settings, or pass {name}=..."
-    )
+        table = getattr(vars(cls).get("algorithm"), "tuned", {})
+        for name in (env, "atari") if is_atari(env) else (env,):
+            if name in table:
+                return dict(table[name])
+    return {}
+
+
+_RENAMED = {"loss": "update", "postprocess": "prepare"}
+"""settings of version 0.1 that say something else now"""
 
 
 def _unknown(name: str, known: set[str]) -> str:
+    if name in _RENAMED:
+        return (
+            f"unknown setting {name!r}: it is {_RENAMED[name]!r} now, a function of the networks, "
+            "the rows and the settings (docs/own-algorithm.md shows one)"
+        )
     near = difflib.get_close_matches(name, known, n=1)
     return f"unknown setting {name!r}" + (f", did you mean {near[0]!r}?" if near else "")

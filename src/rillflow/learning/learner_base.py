@@ -1,45 +1,85 @@
-"""What both learners share: results with their weights, and when a target network is renewed."""
+"""What both learners share: passes over a batch, targets, results with their weights, states."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
+from rillflow.errors import BuildError, RunError
 from rillflow.experience.batch import Array, SampleBatch
+from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.results import Learned, RowStats, TrainStats
+from rillflow.learning.figures import Figures, result_of
+from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
 from rillflow.learning.skips import Skips
+from rillflow.learning.update import Names, Rows, Step
+from rillflow.policies.modules import Hard, Polyak
+from rillflow.policies.spec import PolicySpec
 
 
 class LearnerBase(ABC):
-    """Counts versions, and rows for the target network."""
+    """Owns the networks that are being trained. Everything random draws from its own generator.
 
-    target: Any
-    """a copy of the network that changes only in `update_target`; None: there is none"""
+    Args:
+        spec: the policy that acts.
+        config: the settings, which know their algorithm.
+        seed: of the first weights, of the minibatches and of what networks draw.
+    """
 
-    def __init__(self, config: AlgorithmConfig) -> None:
+    m: Any
+    """the networks, as an algorithm's `update` sees them"""
+
+    def __init__(self, spec: PolicySpec, config: AlgorithmConfig, seed: int) -> None:
         self.config = config
+        self.modules = config.modules(spec)
+        self.update: Callable[..., Any] = config.update or config.algorithm.update
+        self.prepare: Callable[..., Any] = config.prepare or config.algorithm.prepare
         self.skips = Skips(config)
+        self.rng = np.random.default_rng(seed)
         self.version = 0
-        self.target = None
-        self.target_freq = config.target_freq
-        """rows trained between two updates of it; None: somebody else sees to it"""
+        self.updates = 0
+        """batches and minibatches that were learned from"""
+        hard = [
+            target.every for target in self.modules.targets.values() if isinstance(target, Hard)
+        ]
+        self.target_freq: int | None = min(hard, default=None)
+        """rows trained between two times that hard targets are renewed; None: somebody else, or
+        nobody, sees to it"""
         self.since_target = 0
 
-    @abstractmethod
+    # -- learning ------------------------------------------------------------------------------
+
     def train(
         self, batch: SampleBatch, epochs: int = 1, minibatch: int | None = None
     ) -> TrainStats:
         """`epochs` passes over the batch in shuffled minibatches; None: the whole batch at once."""
+        figures: list[Figures] = []
+        sizes: list[Any] = []
+        with self.computing():
+            rows = self.rows(batch)
+            everywhere = self.spread(rows)
+            for _ in range(epochs if rows_of.count(rows) else 0):
+                for chosen in rows_of.orders(rows, minibatch, self.rng):
+                    told, size = self.learn_from(everywhere, chosen)
+                    figures.append(told)
+                    sizes.append(size)
+                    self.updates += 1
+                    self._follow()
+        made = self.skips.see(self.numbers(sizes))
+        self.version += 1
+        self._count_for_target(batch.steps)
+        return self.skips.tell(result_of(batch.steps, figures, made, self.array))
 
-    @abstractmethod
-    def update_target(self) -> None:
-        """Make the target network equal to the one that is being trained."""
-
-    @abstractmethod
-    def get_weights(self) -> Mapping[str, Array]:
-        """A snapshot that later training does not change."""
+    def assess(self, batch: SampleBatch) -> TrainStats:
+        """The figures of an update on a batch, without learning from it."""
+        with self.computing():
+            told, loss = self.look_at(self.rows(batch))
+        return result_of(batch.steps, [told], [math.isfinite(loss)], self.array)
 
     def learn(
         self,
@@ -51,7 +91,7 @@ class LearnerBase(ABC):
     ) -> Learned:
         """As `train`, with the weights that it led to, if somebody wants them.
 
-        Without `minibatch` a batch is one optimiser step, or as many as the settings say.
+        Without `minibatch` a batch is one update, or as many as the settings say.
         """
         minibatch = self.config.minibatch if minibatch is None else minibatch
         result = self.train(batch, epochs, minibatch)
@@ -59,19 +99,183 @@ class LearnerBase(ABC):
         weights = self.get_weights() if with_weights else None
         return Learned(result.steps, result.stats, rows, weights, self.version)
 
-    def get_target_weights(self) -> Mapping[str, Array]:
-        """A snapshot of the target network."""
-        assert self.target is not None, "this algorithm has no target network"
-        weights: Mapping[str, Array] = self.target.get_weights()
-        return weights
+    @abstractmethod
+    def compute_gradients(self, batch: SampleBatch) -> Gradients:
+        """Gradients of the loss on a batch, without applying them."""
 
-    def set_target_weights(self, weights: Mapping[str, Array]) -> None:
-        """Make them the target network's."""
-        assert self.target is not None, "this algorithm has no target network"
-        self.target.set_weights(weights)
+    @abstractmethod
+    def apply_gradients(self, gradients: Gradients) -> TrainStats:
+        """One optimiser step with gradients computed elsewhere."""
+
+    @abstractmethod
+    def rows(self, batch: SampleBatch) -> Rows:
+        """What the algorithm's `prepare` makes of a batch."""
+
+    @abstractmethod
+    def learn_from(self, everywhere: Any, chosen: Array | None) -> tuple[Figures, Any]:
+        """All steps of one update; its figures, and how large losses and gradients were."""
+
+    @abstractmethod
+    def look_at(self, rows: Rows) -> tuple[Figures, float]:
+        """The figures of one update and the sum of its losses, without a step."""
+
+    def spread(self, rows: Rows) -> Any:
+        """Rows where they are computed with."""
+        return rows
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Around everything that takes time."""
+        return nullcontext()
+
+    def numbers(self, sizes: list[Any]) -> list[float]:
+        """Sizes of steps as plain numbers."""
+        return sizes
+
+    def array(self, figure: Any) -> Array:
+        """A figure as an array."""
+        return np.asarray(figure)
+
+    def taken(self, step: Step) -> bool:
+        """Whether it is the turn of a step that is not taken in every update."""
+        return step.every <= 1 or self.updates % step.every == 0
+
+    def trained_by(self, names: Names) -> tuple[str, ...]:
+        """The networks that a step trains."""
+        known = self.modules.networks
+        if names is None:
+            return tuple(known)
+        chosen = (names,) if isinstance(names, str) else tuple(names)
+        for name in chosen:
+            if name not in known:
+                raise RunError(
+                    f"a Step trains networks of the algorithm, found {name!r}; there are "
+                    f"{', '.join(known)}."
+                )
+        return chosen
+
+    def lone_network(self, what: str) -> str:
+        """The name of the only network, which gradients that travel are of."""
+        if not self.modules.alone:
+            raise BuildError(
+                f"{what} needs an algorithm with one network, but "
+                f"{self.config.algorithm.name} has {', '.join(self.modules.networks)}: train it "
+                "with TrainOneStep or a LearnerThread."
+            )
+        return self.modules.acts
+
+    # -- targets -------------------------------------------------------------------------------
+
+    @property
+    def target(self) -> Any:
+        """The target of the network that acts; None: it has none."""
+        return self.m.targets.get(self.modules.acts)
+
+    def update_target(self) -> None:
+        """Make the hard targets equal to their networks."""
+        for name, kind in self.modules.targets.items():
+            if isinstance(kind, Hard):
+                self.copy_to_target(name, 1.0)
 
     def _count_for_target(self, steps: int) -> None:
         self.since_target += steps
         if self.target_freq is not None and self.since_target >= self.target_freq:
             self.since_target %= self.target_freq
             self.update_target()
+
+    def _follow(self) -> None:
+        """Let the targets that follow their networks do so."""
+        for name, kind in self.modules.targets.items():
+            if isinstance(kind, Polyak) and self.updates % kind.every == 0:
+                self.copy_to_target(name, kind.tau)
+
+    @abstractmethod
+    def copy_to_target(self, name: str, part: float) -> None:
+        """Move a target towards its network, by this part of the way."""
+
+    def get_target_weights(self) -> Mapping[str, Array]:
+        """A snapshot of the acting network's target."""
+        assert self.target is not None, "this algorithm has no target network"
+        weights: Mapping[str, Array] = self.target.get_weights()
+        return weights
+
+    def set_target_weights(self, weights: Mapping[str, Array]) -> None:
+        """Make them the acting network's target's."""
+        assert self.target is not None, "this algorithm has no target network"
+        self.target.set_weights(weights)
+
+    # -- weights and state ---------------------------------------------------------------------
+
+    @property
+    def acting(self) -> Any:
+        """The network that acts."""
+        return self.m.by_name[self.modules.acts]
+
+    def get_weights(self) -> Mapping[str, Array]:
+        """A snapshot of the acting network, which later training does not change."""
+        weights: Mapping[str, Array] = self.acting.get_weights()
+        return weights
+
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
+        """Let the acting network go on from these."""
+        self.acting.set_weights(weights)
+
+    @abstractmethod
+    def optimiser_state(self, name: str) -> dict[str, dict[str, Array]]:
+        """What the optimiser of a network remembers of each parameter, under torch's names."""
+
+    @abstractmethod
+    def set_optimiser_state(self, name: str, slots: Mapping[str, Mapping[str, Array]]) -> None:
+        """Restore that."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that training goes on from, as plain data; the same of either learner."""
+        return {
+            "networks": {name: dict(net.get_weights()) for name, net in self.m.by_name.items()},
+            "targets": {name: dict(net.get_weights()) for name, net in self.m.targets.items()},
+            "optimisers": {name: self.optimiser_state(name) for name in self.m.by_name},
+            "rng": self.rng.bit_generator.state,
+            "version": self.version,
+            "updates": self.updates,
+            "since_target": self.since_target,
+            "nonfinite_steps": self.skips.count,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `get_state` gave, of this learner or of one in the other framework."""
+        if "networks" not in state:
+            state = from_first_edition(state, self.modules.acts)
+        for part, nets in (("networks", self.m.by_name), ("targets", self.m.targets)):
+            _same_names(part, state[part], nets)
+            for name, net in nets.items():
+                net.set_weights(state[part][name])
+        for name in self.m.by_name:
+            self.set_optimiser_state(name, state["optimisers"][name])
+        self.rng.bit_generator.state = state["rng"]
+        self.version = int(state["version"])
+        self.updates = int(state["updates"])
+        self.since_target = int(state["since_target"])
+        self.skips.count = int(state.get("nonfinite_steps", 0))
+
+
+def from_first_edition(state: Mapping[str, Any], acts: str) -> dict[str, Any]:
+    """A learner's state as version 0.1 saved it, with one network, one target, one optimiser."""
+    return {
+        **state,
+        "networks": {acts: state["weights"]},
+        "targets": {acts: state["target"]} if "target" in state else {},
+        "optimisers": {acts: state["optimizer"]},
+        "updates": state["version"],
+    }
+
+
+def _same_names(part: str, saved: Iterable[str], own: Iterable[str]) -> None:
+    if sorted(saved) != sorted(own):
+        raise RunError(
+            f"the saved {part} are {sorted(saved)}, but this algorithm's are {sorted(own)}: "
+            "the state is that of another algorithm."
+        )
+
+
+def total(sizes: Sequence[Any]) -> Any:
+    """The sum of the sizes of an update's steps."""
+    return sum(sizes[1:], sizes[0]) if sizes else 0.0

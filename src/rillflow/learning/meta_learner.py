@@ -15,9 +15,9 @@ from torch import Tensor
 
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import losses
-from rillflow.learning.learner import Learner
-from rillflow.learning.postprocess import Rows, standardized
-from rillflow.learning.results import Loss, TrainStats
+from rillflow.learning.results import TrainStats
+from rillflow.learning.torch_learner import TorchLearner
+from rillflow.learning.update import Rows, Step, steps_of
 from rillflow.policies.torch_policy import TorchPolicy
 
 Parameters = Mapping[str, Tensor]
@@ -26,37 +26,39 @@ RIDGE = 1e-5
 """keeps the baseline's fit solvable where a feature never varies"""
 
 
-class MetaLearner(Learner):
+class MetaLearner(TorchLearner):
     """A learner of the weights from which adaptation goes best. In a worker it only adapts."""
 
     config: Any
 
     def adapt(self, batch: SampleBatch) -> dict[str, Array]:
         """One step of adaptation to the task of this batch; the weights it leads to."""
-        rows = self._rows(batch)
-        after = adapted(self.policy, self.parameters, rows, self.config.inner_lr)
+        parameters = self.parameters[self.modules.acts]
+        after = adapted(self.acting, parameters, self.rows(batch), self.config.inner_lr)
         with torch.no_grad():
             size = float(torch.stack([value.sum() for value in after.values()]).sum())
             # what is not finite teaches nothing: the task is played on as it was
             if all(self.skips.see([size])):
-                for name, parameter in self.parameters.items():
+                for name, parameter in parameters.items():
                     parameter.copy_(after[name])
-        return self.get_weights()
+        return dict(self.get_weights())
 
     def meta_train(self, tasks: Sequence[Sequence[SampleBatch]]) -> TrainStats:
         """Some optimiser steps on the rounds of several tasks."""
-        rows = [[self._rows(batch) for batch in rounds] for rounds in tasks]
+        rows = [[self.rows(batch) for batch in rounds] for rounds in tasks]
+        acts = self.modules.acts
         figures: list[dict[str, Any]] = []
         sizes: list[Any] = []
         for _ in range(self.config.maml_optimizer_steps):
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimisers[acts].zero_grad(set_to_none=True)
             total: Any = 0.0
             for rounds in rows:
-                loss = self.meta_loss(rounds)
-                (loss.total / len(rows)).backward()  # task by task: one graph in memory at a time
-                total = total + loss.total.detach()
-                figures.append(loss.stats)
-            sizes.append(self._step(total))
+                step = self.meta_step(rounds)
+                (step.loss / len(rows)).backward()  # task by task: one graph in memory at a time
+                total = total + step.loss.detach()
+                figures.append(dict(step.stats))
+            sizes.append(self._step((acts,), total))
+            self.updates += 1
         made = self.skips.see([float(size) for size in sizes])
         self.version += 1
         kept = [figure for i, figure in enumerate(figures) if made[i // len(rows)]]
@@ -65,22 +67,22 @@ class MetaLearner(Learner):
         steps = sum(batch.steps for rounds in tasks for batch in rounds)
         return self.skips.tell(TrainStats(steps, {**returns_by_step(tasks), **means}))
 
-    def meta_loss(self, rounds: Sequence[Rows]) -> Loss:
+    def meta_step(self, rounds: Sequence[Rows]) -> Step:
         """The loss of the adapted policy on the last round, as a function of the meta-weights."""
         *before, after = rounds
-        parameters: Parameters = self.parameters
+        parameters: Parameters = self.parameters[self.modules.acts]
         for rows in before:
             parameters = adapted(
-                self.policy, parameters, rows, self.config.inner_lr, differentiable=True
+                self.acting, parameters, rows, self.config.inner_lr, differentiable=True
             )
-        with self.policy.using(parameters):
-            return self._loss(self.policy, after)
+        with self.acting.using(parameters):
+            return next(steps_of(self.update, self.m, after, self.config))
 
 
 def adapted(
     policy: TorchPolicy,
     parameters: Parameters,
-    rows: Rows,
+    rows: Mapping[str, Tensor],
     lr: float,
     *,
     differentiable: bool = False,
@@ -133,7 +135,7 @@ def mean_return(batch: SampleBatch) -> float:
 
 
 @torch.no_grad()
-def finite_horizon_rows(batch: Rows, gamma: float, lam: float) -> Rows:
+def finite_horizon_rows(batch: Mapping[str, Tensor], gamma: float, lam: float) -> dict[str, Tensor]:
     """Standardised advantages over a linear baseline that is fitted to the batch, as flat rows.
 
     An episode counts as over where it was cut: a task is what can be had within its limit. The
@@ -152,7 +154,7 @@ def finite_horizon_rows(batch: Rows, gamma: float, lam: float) -> Rows:
     chosen = valid.flatten().nonzero().squeeze(1)
     rows = {name: batch[name] for name in ("obs", "actions", "logp")}
     flat = {name: column.flatten(0, 1)[chosen] for name, column in rows.items()}
-    return {**flat, "advantages": standardized(advantages.flatten()[chosen])}
+    return {**flat, "advantages": losses.standardized(advantages.flatten()[chosen])}
 
 
 def time_features(obs: Tensor, ended: Tensor) -> Tensor:

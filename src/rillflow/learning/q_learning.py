@@ -1,22 +1,19 @@
-"""What the algorithms that learn q values share: settings, rows, loss."""
+"""What the algorithms that learn q values share: settings, network, rows, update."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from rillflow.experience.batch import Array
-from rillflow.learning import analytic
-from rillflow.learning.config import AlgorithmConfig, refused
-from rillflow.learning.results import Loss
-
-if TYPE_CHECKING:
-    import torch
-
-Rows = dict[str, "torch.Tensor"]
+from rillflow.learning import losses
+from rillflow.learning.config import AlgorithmConfig, below_one, refused
+from rillflow.learning.prepare import flat_rows
+from rillflow.learning.replay_config import ReplayConfig
+from rillflow.learning.update import Rows, Step, Steps
+from rillflow.policies.explorers import EpsilonGreedy, Explorer, falling
+from rillflow.policies.modules import Hard, Modules, q_values
+from rillflow.policies.spec import PolicySpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,167 +40,59 @@ class QNetworkConfig(AlgorithmConfig):
     epsilon_timesteps: int = 10_000
     """steps of all workers together over which it falls, in a line"""
 
-    @property
-    def policy_options(self) -> dict[str, Any]:
-        """Q values, dueling or not."""
-        return {"head": "q", "dueling": self.dueling}
-
-    @property
-    def target_freq(self) -> int:
-        """Rows trained between two updates of the target network."""
-        return self.target_network_update_freq
-
-    def exploration(self, worker: int, steps: int) -> float:
-        """A line from the first rate to the last, by the steps of all workers."""
-        done = min(1.0, steps * max(1, self.num_workers) / max(1, self.epsilon_timesteps))
-        return self.initial_epsilon + done * (self.final_epsilon - self.initial_epsilon)
-
     def validate(self) -> None:
         """Refuse numbers that cannot work, all at once."""
         super().validate()
-        wrong = self._wrong()
-        if wrong:
-            raise refused(type(self), wrong)
-
-    def _wrong(self) -> list[str]:
-        wrong = self._below_one("target_network_update_freq", "n_step")
+        wrong = below_one(self, "target_network_update_freq", "n_step")
         for name in ("initial_epsilon", "final_epsilon"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 wrong.append(f"{name} must be between 0 and 1, got {getattr(self, name)!r}")
-        return wrong
-
-    def _below_one(self, *names: str) -> list[str]:
-        return [
-            f"{name} must be at least 1, got {getattr(self, name)!r}"
-            for name in names
-            if getattr(self, name) < 1
-        ]
+        if wrong:
+            raise refused(type(self), wrong)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QConfig(QNetworkConfig):
+class QConfig(QNetworkConfig, ReplayConfig):
     """Settings of q learning with replay and a target network."""
 
-    train_batch_size: int = 64
-    """rows per optimiser step"""
-    batches_per_draw: int = 1
-    """training batches drawn from replay at once, and learned from one after another: less to draw
-    and to send, but weights and priorities are renewed once for all of them"""
-    learning_starts: int = 1000
-    """rows in replay before learning begins, all shards together"""
-    buffer_size: int = 50_000
-    """rows that replay holds, all shards together"""
-    num_replay_buffer_shards: int = 1
-    """replay actors that share the rows"""
-    prioritized_replay: bool = False
-    """whether rows with large errors are drawn more often"""
-    prioritized_replay_alpha: float = 0.6
-    """how much priorities count: 0 not at all, 1 in proportion"""
-    prioritized_replay_beta: float = 0.4
-    """how much importance weights correct for that: 1 wholly"""
-    prioritized_replay_epsilon: float = 1e-6
-    """added to every priority, so that no row is lost for good"""
-    training_intensity: float = 8.0
-    """rows trained for each step sampled"""
 
-    @property
-    def train_turns(self) -> float:
-        """Draws from replay for each round of rollouts, so that `training_intensity` holds."""
-        sampled = self.fragment_steps * max(1, self.num_workers)
-        return self.training_intensity * sampled / self.rows_per_draw
-
-    @property
-    def rows_per_draw(self) -> int:
-        """Rows that replay gives at once."""
-        return self.train_batch_size * self.batches_per_draw
-
-    @property
-    def minibatch(self) -> int | None:
-        """Rows per optimiser step, where replay gives several batches at once."""
-        return self.train_batch_size if self.batches_per_draw > 1 else None
-
-    @property
-    def replay_options(self) -> dict[str, Any]:
-        """What one replay actor is made with: its share of the rows."""
-        shards = self.num_replay_buffer_shards
-        return {
-            "capacity": -(-self.buffer_size // shards),
-            "learning_starts": -(-self.learning_starts // shards),
-            "train_batch_size": self.rows_per_draw,
-            "prioritized": self.prioritized_replay,
-            "alpha": self.prioritized_replay_alpha,
-            "beta": self.prioritized_replay_beta,
-            "epsilon": self.prioritized_replay_epsilon,
-            "n_step": self.n_step,
-            "gamma": self.gamma,
-        }
-
-    def _wrong(self) -> list[str]:
-        wrong = super()._wrong()
-        wrong += self._below_one("learning_starts", "num_replay_buffer_shards", "batches_per_draw")
-        if self.buffer_size < self.learning_starts:
-            wrong.append(
-                f"buffer_size must be at least learning_starts ({self.learning_starts}), "
-                f"or learning never starts; got {self.buffer_size!r}"
-            )
-        if self.training_intensity <= 0:
-            wrong.append(f"training_intensity must be above 0, got {self.training_intensity!r}")
-        return wrong
+def modules(spec: PolicySpec, cfg: QNetworkConfig) -> Modules:
+    """One network of q values, and a target that is renewed now and then."""
+    return Modules(
+        policy=q_values(spec, cfg.dueling),
+        acts="policy",
+        targets={"policy": Hard(cfg.target_network_update_freq)},
+    )
 
 
-def postprocess(policy: Any, batch: Rows, cfg: QNetworkConfig) -> Rows:
-    """A postprocessor for batches from replay, which are rows already: without the time axis."""
-    return {name: column.flatten(0, 1) for name, column in batch.items()}
+def explorer(cfg: QNetworkConfig) -> Explorer:
+    """The best action, or any, at a rate that falls in a line."""
+    return EpsilonGreedy(falling(cfg.initial_epsilon, cfg.final_epsilon, cfg.epsilon_timesteps))
 
 
-def loss(policy: Any, rows: Rows, cfg: QNetworkConfig) -> Loss:
-    """Huber's function of the TD errors, weighted by how likely each row was drawn.
+def prepare(m: Any, batch: Mapping[str, Any], cfg: QNetworkConfig) -> Rows:
+    """Rows from replay with the target network's values of what followed."""
+    return with_next_q(m, flat_rows(m, batch, cfg))
 
-    `next_q` of the rows are the target network's values of `next_obs`, from the learner.
-    """
-    import torch
 
-    from rillflow.learning import losses
+def with_next_q(m: Any, rows: Rows) -> Rows:
+    """Rows with the target network's values of what followed, from one pass for all minibatches."""
+    rows["next_q"] = m.target.policy.q_values(rows.next_obs)
+    return rows
 
-    known = (rows["actions"], rows["rewards"], rows["discount"], rows["next_q"])
-    if cfg.double_q:
-        q, next_q = policy.q_values(torch.cat([rows["obs"], rows["next_obs"]])).chunk(2)
-        errors = losses.double_q_td_error(q, *known, next_q.detach())
-    else:
-        q = policy.q_values(rows["obs"])
-        errors = losses.q_learning_td_error(q, *known)
-    costs = losses.huber(errors)
-    weights = rows.get("weights")
-    total = (costs if weights is None else costs * weights).mean()
-    stats = {"loss": total, "mean_q": q.mean(), "td_errors": errors}
+
+def update(m: Any, rows: Rows, cfg: QNetworkConfig) -> Steps:
+    """Huber's function of the TD errors, weighted by how likely each row was drawn."""
+    q = m.policy.q_values(rows.obs)
+    chooser = m.frozen.policy.q_values(rows.next_obs) if cfg.double_q else rows.next_q
+    errors = losses.double_q_td_error(
+        q, rows.actions, rows.rewards, rows.discount, rows.next_q, chooser
+    )
+    loss = losses.huber_loss(errors, rows.get("weights"))
+    stats = {"loss": loss, "mean_q": losses.mean(q.detach()), "td_errors": errors}
     if "keys" in rows:
         stats["keys"] = rows["keys"]
-    return Loss(total, {name: figure.detach() for name, figure in stats.items()})
-
-
-def numpy_postprocess(
-    network: analytic.Network, batch: Mapping[str, Array], cfg: QNetworkConfig
-) -> analytic.Rows:
-    """As `postprocess`, in NumPy."""
-    return {name: analytic.flattened(column) for name, column in batch.items()}
-
-
-def numpy_loss(
-    network: analytic.Network, rows: analytic.Rows, cfg: QNetworkConfig
-) -> dict[str, Any]:
-    """As `loss`, in NumPy; it leaves the gradient in the network."""
-    actions, everyone = rows["actions"], np.arange(len(rows["actions"]))
-    next_q = rows["next_q"].T
-    best = network.q_values(rows["next_obs"]) if cfg.double_q else next_q
-    next_values = next_q[best.argmax(0), everyone]
-    q = network.q_values(rows["obs"], remember=True)
-    errors = analytic.td_errors(q, actions, rows["rewards"], rows["discount"], next_values)
-    total, d_errors = analytic.huber_loss(errors, rows.get("weights"))
-    d_q = np.zeros_like(q)
-    d_q[actions, everyone] = -d_errors
-    network.backward_q(d_q)
-    figures = {"loss": total, "mean_q": np.add.reduce(q, None) / q.size, "td_errors": errors}
-    return figures | ({"keys": rows["keys"]} if "keys" in rows else {})
+    yield Step(loss, trains="policy", stats=stats)
 
 
 CART_POLE: dict[str, Any] = {

@@ -270,7 +270,10 @@ class Var:
             gradient = out.pop()
             if gradient is not None:
                 whole = np.zeros_like(self.value)
-                np.add.at(whole, key, gradient)
+                if isinstance(key, int | slice):  # which takes each entry once
+                    whole[key] = gradient
+                else:
+                    np.add.at(whole, key, gradient)
                 self.take(whole)
 
         self.tape.backs.append(back)

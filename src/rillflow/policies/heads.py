@@ -21,10 +21,10 @@ class Headed(nn.Module):
 
     def add_heads(self, features: int) -> None:
         """Add the heads, behind this many features; a network calls it after making its trunk."""
-        self.action_head = nn.Linear(features, self.spec.actions.width)
+        self.action_head = nn.Linear(features, self.spec.width)
         if self.spec.has_value:
             self.value_head = nn.Linear(features, 1)
-        if self.spec.actions.kind == "continuous":
+        if self.spec.has_log_std:
             self.log_std = nn.Parameter(torch.zeros(self.spec.actions.width))
 
     def heads(self, features: Tensor, critic: Tensor | None = None) -> tuple[Tensor, ...]:

@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from rillflow.policies.spec import PolicySpec
 
 Weights = dict[str, NDArray[np.float32]]
 
@@ -42,6 +46,13 @@ def initial_weights(
     return weights
 
 
+def weights_at_first(spec: PolicySpec, shapes: Mapping[str, tuple[int, ...]], seed: int) -> Weights:
+    """First weights of a policy of this spec, for parameters of these names and shapes."""
+    if spec.bounded:
+        return uniform_weights(shapes, seed)
+    return initial_weights(shapes, seed, small_action_head=spec.head != "q")
+
+
 def orthogonal(shape: tuple[int, ...], gain: float, seed: int | list[int]) -> NDArray[np.float32]:
     """A random matrix with orthonormal rows or columns (Saxe et al. 2013, arXiv:1312.6120).
 
@@ -57,6 +68,31 @@ def orthogonal(shape: tuple[int, ...], gain: float, seed: int | list[int]) -> ND
     q *= np.where(np.diagonal(r) < 0, -1.0, 1.0)
     matrix = q.T if rows < columns else q
     return np.ascontiguousarray(gain * matrix, dtype=np.float32).reshape(shape)
+
+
+def uniform_weights(
+    shapes: Mapping[str, tuple[int, ...]], seed: int | list[int], last: float | None = None
+) -> Weights:
+    """Uniform numbers within one over the root of the inputs, as torch gives linear layers.
+
+    It is what actors and critics of continuous actions are usually begun with. Of stacked layers,
+    [copies, ...], each copy has numbers of its own.
+
+    Args:
+        shapes: names and shapes of the parameters; a `name.bias` stands beside its `name.weight`.
+        seed: the same seed gives the same numbers.
+        last: the bound for heads, if another.
+    """
+    weights: Weights = {}
+    for name, shape in shapes.items():
+        part = name.rpartition(".")[0]
+        bound = 1 / math.sqrt(shapes[f"{part}.weight"][-1])
+        if last is not None and part.endswith("head"):
+            bound = last
+        keys = [seed] if isinstance(seed, int) else seed
+        rng = np.random.default_rng([*keys, zlib.crc32(name.encode())])
+        weights[name] = rng.uniform(-bound, bound, shape).astype(np.float32)
+    return weights
 
 
 def _gain(name: str, small_action_head: bool) -> float:

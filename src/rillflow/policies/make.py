@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from rillflow.policies.initial import initial_weights
+from rillflow.policies.initial import weights_at_first
 from rillflow.policies.numpy_policy import NumpyPolicy
 from rillflow.policies.spec import PolicySpec
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def first_weights(spec: PolicySpec, seed: int = 0) -> dict[str, NDArray[Any]]:
     """All weights that a learner of this spec and seed starts from; without torch for an mlp."""
     if spec.model == "mlp":
-        small = spec.head != "q"
-        return dict(initial_weights(spec.parameter_shapes, seed, small_action_head=small))
+        return dict(weights_at_first(spec, spec.parameter_shapes, seed))
     from rillflow.policies.torch_policy import TorchPolicy
 
     return TorchPolicy(spec, seed).get_weights()

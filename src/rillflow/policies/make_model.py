@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rillflow.errors import BuildError
-from rillflow.policies.initial import initial_weights
+from rillflow.policies.initial import weights_at_first
 from rillflow.policies.lstm import Lstm
 from rillflow.policies.mlp import Mlp
 from rillflow.policies.nature_cnn import NatureCnn
@@ -27,7 +27,7 @@ def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
             return _own_model(spec)
         model = MODELS[spec.model](spec)
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    weights = initial_weights(shapes, seed, small_action_head=spec.head != "q")
+    weights = weights_at_first(spec, shapes, seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(weights[name]))
@@ -43,7 +43,7 @@ def _own_model(spec: PolicySpec) -> nn.Module:
             f"model={name} must return a torch.nn.Module when it is called with the spec, "
             f"found {type(model).__name__}"
         )
-    if spec.actions.kind == "continuous":
+    if spec.has_log_std:
         _ensure_log_std(model, spec.actions.width)
     return model
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rillflow.errors import BuildError, RunError
 from rillflow.experience.named_vector import Layout, NamedVector
-from rillflow.policies.initial import Weights, initial_weights
+from rillflow.policies.initial import Weights, weights_at_first
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.weights import check_weights
@@ -39,12 +39,12 @@ class NumpyPolicy:
             )
         self.spec = spec
         self.rng = np.random.default_rng([seed, 1])
-        self._sampler = Sampler(spec.actions, spec.head == "q")
+        self._sampler = Sampler(spec)
         self._activation = np.tanh if spec.activation == "tanh" else _relu
         scale = spec.observation_scale
         self._scale = None if scale is None else (scale[0][:, None], scale[1][:, None])
         shapes = {name: spec.parameter_shapes[name] for name in spec.acting_names}
-        self._weights = initial_weights(shapes, seed, small_action_head=spec.head != "q")
+        self._weights = weights_at_first(spec, shapes, seed)
         self._layout: Layout | None = None
         """of the weights that were last found to fit"""
         self._layers = [*(f"trunk.{i}" for i in range(len(spec.hidden))), "action_head"]
@@ -111,7 +111,7 @@ class NumpyPolicy:
         self._batch = batch
         self._inputs = [np.ones((width + 1, batch), np.float32) for width in widths]
         """of each layer, above a row of ones"""
-        outputs = np.empty((self.spec.actions.width, batch), np.float32)
+        outputs = np.empty((self.spec.width, batch), np.float32)
         self._results = [*(x[:-1] for x in self._inputs[1:]), outputs]
         """of each layer: the inputs of the next one, or the outputs"""
 

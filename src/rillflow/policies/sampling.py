@@ -15,20 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.errors import RunError
-from rillflow.policies.actions import Actions
+from rillflow.policies.spec import PolicySpec
 
 Floats = NDArray[np.float32]
 Array = NDArray[Any]
 
+LOG_STD_LOW, LOG_STD_HIGH = np.float32(-20), np.float32(2)
+"""bounds of the logarithm of a standard deviation that is an output of a network"""
+_TWO, _LOG_2 = np.float32(2), np.float32(math.log(2))
+
 
 class Sampler:
-    """Draws actions of one kind."""
+    """Draws the actions of a policy."""
 
-    def __init__(self, actions: Actions, epsilon_greedy: bool) -> None:
-        self.actions = actions
-        self.epsilon_greedy = epsilon_greedy
+    def __init__(self, spec: PolicySpec) -> None:
+        self.actions = spec.actions
+        self.head = spec.head
         self._columns = np.arange(0)
-        self._ranges = list(pairwise((0, *accumulate(actions.sizes))))
+        self._ranges = list(pairwise((0, *accumulate(spec.actions.sizes))))
+        if spec.bounded:
+            self._middle, self._half = (scale[:, None] for scale in spec.action_scale)
 
     def sample(
         self,
@@ -45,11 +51,15 @@ class Sampler:
             rng: where the randomness comes from.
             epsilon: how often q values are not followed: one number, or one per environment.
         """
+        if self.head == "squashed_gaussian":
+            return self._squashed(outputs, rng)
+        if self.head == "deterministic":
+            return self.greedy(outputs), np.zeros(outputs.shape[1], np.float32)
         if self.actions.kind == "continuous":
             assert log_std is not None
             return self._gaussian(outputs, log_std, rng)
         columns = self._numbered(outputs.shape[1])
-        if self.epsilon_greedy:
+        if self.head == "q":
             return _epsilon_greedy(outputs, rng, epsilon)
         if self.actions.kind == "discrete":
             uniform = rng.random((outputs.shape[1],), dtype=np.float32)
@@ -58,6 +68,8 @@ class Sampler:
 
     def greedy(self, outputs: Floats) -> Array:
         """The most likely actions, or those of the highest q values, [B, *shape]."""
+        if self.head in ("squashed_gaussian", "deterministic"):
+            return self._within(np.tanh(outputs[: self.actions.width]))
         if self.actions.kind == "continuous":
             return outputs.T.reshape(-1, *self.actions.shape).copy()
         if self.actions.kind == "discrete":
@@ -65,6 +77,22 @@ class Sampler:
             return best
         parts = [part.argmax(0) for part in self._parts(outputs)]
         return np.stack(parts, -1).reshape(-1, *self.actions.shape)
+
+    def _within(self, squeezed: Floats) -> Array:
+        """From -1 ... 1 to the bounds of the actions: [width, B] to [B, *shape]."""
+        actions = self._middle + self._half * squeezed
+        return actions.T.reshape(-1, *self.actions.shape).copy()
+
+    def _squashed(self, outputs: Floats, rng: np.random.Generator) -> tuple[Array, Floats]:
+        """Drawn from a Gaussian and squeezed; probabilities are those of what is in -1 ... 1."""
+        width = self.actions.width
+        _check_finite(outputs)
+        log_std = np.clip(outputs[width:], LOG_STD_LOW, LOG_STD_HIGH)
+        # drawn row by row, as the learner draws it
+        noise = rng.standard_normal((outputs.shape[1], width), dtype=np.float32).T
+        drawn = np.add(outputs[:width], np.exp(log_std) * noise, dtype=np.float32)
+        logp = squashed_logp(drawn, log_std, noise)
+        return self._within(np.tanh(drawn)), logp
 
     def _parts(self, outputs: Floats) -> list[Floats]:
         return [outputs[begin:end] for begin, end in self._ranges]
@@ -95,6 +123,15 @@ class Sampler:
         constant = log_std.sum() + 0.5 * len(log_std) * math.log(2 * math.pi)
         logp: Floats = np.float32(-0.5) * noise.sum(0) - np.float32(constant)
         return means.T.reshape(-1, *self.actions.shape).copy(), logp
+
+
+def squashed_logp(drawn: Floats, log_std: Floats, noise: Floats) -> Floats:
+    """Log-probabilities [B] of tanh(drawn), for what was drawn from Gaussians: all [width, B]."""
+    # log(1 - tanh(u)^2) = 2 * (log 2 - u - softplus(-2u)), without its loss of digits
+    slope = _TWO * (_LOG_2 - drawn - np.logaddexp(np.float32(0), -_TWO * drawn))
+    terms = np.float32(-0.5) * noise * noise - log_std - slope
+    total: Floats = np.add.reduce(terms, 0) - np.float32(0.5 * math.log(2 * math.pi) * len(drawn))
+    return total
 
 
 def _categorical(logits: Floats, uniform: Floats, columns: Array) -> tuple[Array, Floats]:

@@ -36,7 +36,10 @@ class PolicySpec:
 
     - `"actor_critic"`: `(outputs, values)`, [N, actions.width] and [N]: logits, or the means of
       a Gaussian (a parameter `log_std` is added if the module has none);
-    - `"q"`: the q values [N, actions.width].
+    - `"q"`: the q values [N, actions.width];
+    - `"squashed_gaussian"`: [N, 2 * actions.width], means and logarithms of standard deviations,
+      before they are squeezed into the bounds of the actions;
+    - `"deterministic"`: [N, actions.width], one action each, before it is.
 
     If the function has an attribute `state_shape` the module is recurrent: it is called with
     observations [T, B, ...], the state [B, *state_shape] before the first row and `starts` [T, B],
@@ -53,8 +56,9 @@ class PolicySpec:
     """of the layers behind a vector; those behind an image use relu"""
     model: Literal["mlp", "cnn", "lstm"] | Callable[[PolicySpec], Any] = "mlp"
     """the network; an lstm has convolutions below it if observations are images"""
-    head: Literal["actor_critic", "q"] = "actor_critic"
-    """a distribution over actions and a value, or one value per action"""
+    head: Literal["actor_critic", "q", "squashed_gaussian", "deterministic"] = "actor_critic"
+    """a distribution over actions and a value; one value per action; or continuous actions within
+    their bounds, drawn or not, without a value"""
     dueling: bool = False
     """q values as a value plus advantages (Wang et al. 2015, arXiv:1511.06581)"""
     shared: bool = False
@@ -135,6 +139,28 @@ class PolicySpec:
         return self.head == "actor_critic" or self.dueling
 
     @property
+    def bounded(self) -> bool:
+        """Whether actions are squeezed into their bounds."""
+        return self.head in ("squashed_gaussian", "deterministic")
+
+    @property
+    def width(self) -> int:
+        """How many outputs of the network describe an action."""
+        return self.actions.width * (2 if self.head == "squashed_gaussian" else 1)
+
+    @property
+    def has_log_std(self) -> bool:
+        """Whether the width of a Gaussian is a weight, the same for every observation."""
+        return self.actions.kind == "continuous" and self.head == "actor_critic"
+
+    @cached_property
+    def action_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The middle of the bounds of each part of an action, and half the way between them."""
+        space: Any = self.action_space
+        low, high = (np.ravel(bound).astype(np.float64) for bound in (space.low, space.high))
+        return ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
+
+    @property
     def has_critic(self) -> bool:
         """Whether the value has a trunk of its own."""
         return self.model == "mlp" and self.head == "actor_critic" and not self.shared
@@ -151,10 +177,10 @@ class PolicySpec:
         if self.has_critic:
             shapes |= self._layers("critic")
         last = self.hidden[-1] if self.hidden else self.observation_size
-        shapes |= _linear("action_head", last, self.actions.width)
+        shapes |= linear_shapes("action_head", last, self.width)
         if self.has_value:
-            shapes |= _linear("value_head", last, 1)
-        if self.actions.kind == "continuous":
+            shapes |= linear_shapes("value_head", last, 1)
+        if self.has_log_std:
             shapes["log_std"] = (self.actions.width,)
         return shapes
 
@@ -168,12 +194,13 @@ class PolicySpec:
         shapes: dict[str, Shape] = {}
         fan_in = self.observation_size
         for index, width in enumerate(self.hidden):
-            shapes |= _linear(f"{name}.{index}", fan_in, width)
+            shapes |= linear_shapes(f"{name}.{index}", fan_in, width)
             fan_in = width
         return shapes
 
 
-def _linear(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
+def linear_shapes(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
+    """Names and shapes of the weights of one linear layer."""
     return {f"{name}.weight": (fan_out, fan_in), f"{name}.bias": (fan_out,)}
 
 
@@ -181,7 +208,7 @@ def _check_choices(spec: PolicySpec) -> None:
     choices = {
         "activation": ("tanh", "relu"),
         "model": ("mlp", "cnn", "lstm"),
-        "head": ("actor_critic", "q"),
+        "head": ("actor_critic", "q", "squashed_gaussian", "deterministic"),
     }
     for name, valid in choices.items():
         found = getattr(spec, name)
@@ -223,8 +250,24 @@ def _check_head(spec: PolicySpec) -> None:
             "actor-critic method (PPO, A2C, A3C, IMPALA), head='actor_critic', or number all "
             f"combinations: Discrete({prod(spec.actions.sizes)})"
         )
+    if spec.bounded:
+        _check_bounds(spec)
     if spec.dueling and spec.head != "q":
         raise BuildError(f"dueling=True splits q values and needs head='q', found {spec.head!r}")
+
+
+def _check_bounds(spec: PolicySpec) -> None:
+    space: Any = spec.action_space
+    if spec.actions.kind != "continuous":
+        raise BuildError(
+            f"head={spec.head!r} gives continuous actions, found {space}: use an algorithm for "
+            "discrete actions (DQN, PPO, ...)"
+        )
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise BuildError(
+            f"head={spec.head!r} squeezes actions into their bounds, and {space} has none on some "
+            "side: give it bounds (gymnasium.wrappers.RescaleAction), or use PPO"
+        )
 
 
 def _check_observations(spec: PolicySpec) -> None:

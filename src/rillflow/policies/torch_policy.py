@@ -43,7 +43,7 @@ class TorchPolicy:
         self.device = torch.device(device)
         self.model: nn.Module = make_model(spec, seed).to(self.device)
         self.rng = np.random.default_rng([seed, 1])
-        self._sampler = Sampler(spec.actions, spec.head == "q")
+        self._sampler = Sampler(spec)
         self._instead: dict[str, Tensor] | None = None
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -57,8 +57,8 @@ class TorchPolicy:
 
     @property
     def log_std(self) -> Tensor | None:
-        """Of the Gaussian, [width]; None for discrete actions."""
-        if self.spec.actions.kind != "continuous":
+        """Of the Gaussian, [width]; None for discrete actions, and where it is an output."""
+        if not self.spec.has_log_std:
             return None
         own: Tensor = getattr(self.model, "log_std")  # noqa: B009 - a parameter, or a fixed buffer
         return own if self._instead is None else self._instead.get("log_std", own)

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from rillflow.graph.handles import Background, Queue
-from rillflow.learning.make_learner import AnyLearner, make_learner, numpy_twin
+from rillflow.learning.make_learner import AnyLearner, learns_in_numpy, make_learner
 from rillflow.learning.results import Learned
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.workers import Workers
@@ -59,7 +59,7 @@ def fitting_placement(workers: Workers) -> Placement:
     """
     count = workers.config.num_workers
     crowded = count + 2 > len(os.sched_getaffinity(0))
-    small = count <= 2 and numpy_twin(workers.spec, workers.config) is not None
+    small = count <= 2 and learns_in_numpy(workers.spec, workers.config)
     return "driver" if small and crowded else "process"
 
 

@@ -43,7 +43,7 @@ def check_workers(workers: Workers) -> None:
         raise BuildError(
             f"InnerAdapt and MetaUpdate need workers that can adapt to a task, and {workers!r} are "
             "not made for that. Make them with maml.Config(...), or with settings whose "
-            "`worker_class` is a MetaWorker."
+            "`worker` is a MetaWorker."
         )
     tasks_of(workers.config, 1, 0)
 

@@ -205,12 +205,8 @@ def _no_policy(policy: str, policies: Collection[str]) -> str:
 
 def _settings_in(config: MultiAgentConfig, policy: str, agents: int) -> AlgorithmConfig:
     """A policy's settings with what the environment decides: how much experience it gets."""
-    try:
-        cfg = config.policies[policy].resolved()
-    except BuildError as error:
-        raise BuildError(f"policy {policy!r}: {error}") from None
     return dataclasses.replace(
-        cfg,
+        config.policies[policy],
         env=config.env,
         env_config=config.env_config,
         num_workers=config.num_workers,

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rillflow.envs.groups import make_multi_agent_envs
 from rillflow.experience.batch import Array, MultiAgentBatch
 from rillflow.experience.fragment_writer import FragmentWriter
 from rillflow.learning.config import AlgorithmConfig
+from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
 from rillflow.types import ActorInfo
@@ -42,24 +45,32 @@ class MultiAgentWorker:
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
         }
         self.obs: Mapping[str, Array] = self.envs.reset()
+        self.starts = {name: np.ones(len(obs), bool) for name, obs in self.obs.items()}
+        """where an observation is the first of an episode"""
+        place = Place(info.index, max(1, config.num_workers))
+        self.exploring = {
+            name: settings[name].explorer().begin(spec, place) for name, spec in specs.items()
+        }
         self.steps = 0
         self.total_steps = 0
 
     def sample(self) -> MultiAgentBatch:
         """The next fragment of each policy, from where the last one ended."""
         length = self.config.rollout_fragment_length
-        index, total = self.info.index, self.total_steps
-        epsilons = {name: cfg.exploration(index, total) for name, cfg in self.settings.items()}
+        for exploring in self.exploring.values():
+            exploring.start(self.total_steps)
         fragments = {name: FragmentWriter(length) for name in self.policies}
         for _ in range(length):
             acts = {
-                name: policy.act(self.obs[name], epsilons[name])
+                name: self.exploring[name].act(policy, self.obs[name], self.starts[name])
                 for name, policy in self.policies.items()
             }
-            steps = self.envs.step({name: actions for name, (actions, _) in acts.items()})
+            steps = self.envs.step({name: actions for name, (actions, _, _) in acts.items()})
             for name, step in steps.items():
-                fragments[name].write(self.obs[name], *acts[name], step)
+                actions, logp, more = acts[name]
+                fragments[name].write(self.obs[name], actions, logp, step, **more)
             self.obs = {name: step.obs for name, step in steps.items()}
+            self.starts = {name: step.starts for name, step in steps.items()}
         made = length * self.config.num_envs_per_worker
         self.steps += made
         self.total_steps += made
@@ -81,6 +92,8 @@ class MultiAgentWorker:
             "envs": self.envs.get_state(),
             "policies": {name: policy.get_state() for name, policy in self.policies.items()},
             "total_steps": self.total_steps,
+            "starts": self.starts,
+            "exploring": {name: one.get_state() for name, one in self.exploring.items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -91,6 +104,10 @@ class MultiAgentWorker:
         for name, policy in self.policies.items():
             policy.set_state(state["policies"][name])
         self.total_steps = state["total_steps"]
+        if "exploring" in state:  # version 0.1 had no explorers with a memory
+            self.starts = dict(state["starts"])
+            for name, one in self.exploring.items():
+                one.set_state(state["exploring"][name])
 
     def close(self) -> None:
         """Close the environments."""

@@ -14,6 +14,7 @@ from rillflow.experience.batch import Array, SampleBatch
 from rillflow.experience.fragment_writer import FragmentWriter
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.make_learner import make_learner
+from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
 from rillflow.types import ActorInfo
@@ -49,41 +50,44 @@ class RolloutWorker:
         self.steps = 0
         self.seconds = {"policy": 0.0, "environments": 0.0}
         """since the last answer, in acting and in stepping the environments"""
+        place = Place(info.index, max(1, config.num_workers))
+        self.exploring = config.explorer().begin(spec, place)
         self.total_steps = _LONG if _came_late(config, info) else 0
         """since the worker began; exploration follows them"""
 
     def sample(self) -> SampleBatch:
         """The next fragment, from where the last one ended."""
-        epsilon = self.config.exploration(self.info.index, self.total_steps)
+        self.exploring.start(self.total_steps)
         fragment = FragmentWriter(self.config.rollout_fragment_length)
         before = self.memory
         if before is None:
-            self._act(fragment, epsilon)
+            self._act(fragment)
         else:
-            self._act_and_remember(fragment, epsilon)
+            self._act_and_remember(fragment)
         batch = fragment.finish(self.obs, before)
         self.steps += batch.steps
         self.total_steps += batch.steps
         return batch
 
-    def _act(self, fragment: FragmentWriter, epsilon: float) -> None:
+    def _act(self, fragment: FragmentWriter) -> None:
         clock, acting, stepping = time.perf_counter, 0.0, 0.0
+        act, policy = self.exploring.act, self.policy
         for _ in range(fragment.length):
             began = clock()
-            actions, logp = self.policy.act(self.obs, epsilon)
+            actions, logp, more = act(policy, self.obs, self.starts)
             acted = clock()
             step = self.envs.step(actions)
             acting, stepping = acting + acted - began, stepping + clock() - acted
-            fragment.write(self.obs, actions, logp, step)
-            self.obs = step.obs
+            fragment.write(self.obs, actions, logp, step, **more)
+            self.obs, self.starts = step.obs, step.starts
         self._took(acting, stepping)
 
-    def _act_and_remember(self, fragment: FragmentWriter, epsilon: float) -> None:
+    def _act_and_remember(self, fragment: FragmentWriter) -> None:
         clock, acting, stepping = time.perf_counter, 0.0, 0.0
         for _ in range(fragment.length):
             began = clock()
             actions, logp, self.memory = self.policy.act_recurrent(
-                self.obs, self.memory, self.starts, epsilon
+                self.obs, self.memory, self.starts, self.exploring.rate
             )
             acted = clock()
             step = self.envs.step(actions)
@@ -144,6 +148,7 @@ class RolloutWorker:
             "memory": self.memory,
             "starts": self.starts,
             "total_steps": self.total_steps,
+            "exploring": self.exploring.get_state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -154,6 +159,8 @@ class RolloutWorker:
         self.memory = state["memory"]
         self.starts = state["starts"] if self.envs.exact else np.ones(self.envs.num_envs, bool)
         self.total_steps = state["total_steps"]
+        if "exploring" in state:  # version 0.1 had no explorers with a memory
+            self.exploring.set_state(state["exploring"])
         if state["weights"]:
             self.set_weights(state["weights"])
         self.policy.set_state(state["policy"])

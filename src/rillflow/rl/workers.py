@@ -40,9 +40,9 @@ class Workers(Handle):
     concat: Callable[[list[Any]], Any] = staticmethod(SampleBatch.concat)
 
     def __init__(self, config: AlgorithmConfig) -> None:
-        self.config = config.resolved()
+        self.config = config
         self.spec = _spec(self.config)
-        if self.spec.recurrent and not self.config.recurrent:
+        if self.spec.recurrent and not self.config.algorithm.recurrent:
             raise _remembers(self.config)
         count = max(1, config.num_workers)
         aggregators = getattr(config, "num_aggregation_workers", 0)
@@ -54,7 +54,7 @@ class Workers(Handle):
         from rillflow.rl.rollout_worker import RolloutWorker
 
         return Actors.of(
-            self.config.worker_class or RolloutWorker,
+            self.config.algorithm.worker or RolloutWorker,
             count,
             self.config,
             self.spec,

@@ -73,7 +73,7 @@ def build_agents(
     module: Any, config: AlgorithmConfig, agents: Mapping[str, str]
 ) -> tuple[MultiAgentWorkers, Any]:
     """The workers, and the plan of the algorithm on the experience of each policy."""
-    if config.worker_class not in (None, RolloutWorker):
+    if config.algorithm.worker not in (None, RolloutWorker):
         raise _for_one_agent("has workers of its own kind")
     if getattr(config, "num_aggregation_workers", 0):
         raise BuildError(

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from rillflow.algorithms import NAMES, get_algorithm
 from rillflow.errors import BuildError
-from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.algorithm import Algorithm
 from rillflow.runs.names import pointed_at
 
 
-def find_algorithm(given: Any) -> Any:
-    """The module of an algorithm, or the object that stands for one.
+def find_algorithm(given: Any) -> Algorithm:
+    """The algorithm that is meant.
 
-    `given` is one of our names, `module:name`, or the module or object itself. A plan by itself,
-    as `module:plan`, stands for the module it is in.
+    `given` is one of our names, `module:name`, an `Algorithm`, or a module with one in it.
     """
     if isinstance(given, str) and ":" not in given:
         return get_algorithm(given)
-    found = given
-    if isinstance(given, str):
-        found = pointed_at(given)
-        if not hasattr(found, "Config"):
-            found = import_module(given.partition(":")[0])
-    config = getattr(found, "Config", None)
-    fine = isinstance(config, type) and issubclass(config, AlgorithmConfig)
-    if not fine or not callable(getattr(found, "plan", None)):
-        raise BuildError(
-            f"{given!r} is no algorithm: it is one of {', '.join(NAMES)}, or a module or object "
-            "with a `Config` (a subclass of AlgorithmConfig) and a `plan(rollouts, workers)`."
-        )
-    return found
+    found = pointed_at(given) if isinstance(given, str) else given
+    if isinstance(found, Algorithm):
+        return found
+    module = found
+    if isinstance(given, str) and not isinstance(found, ModuleType):
+        module = import_module(given.partition(":")[0])
+    inside = _inside(module)
+    if len(inside) == 1:
+        return inside[0]
+    problem = "it is no Algorithm"
+    if inside:
+        names = ", ".join(algorithm.name for algorithm in inside)
+        problem = f"it has several, {names}: name one, as module:NAME"
+    raise BuildError(
+        f"{given!r} does not name an algorithm ({problem}). It is one of {', '.join(NAMES)}, or an "
+        "Algorithm(name, Config, modules, update, plan) of your own, or a module with one."
+    )
 
 
-def own_functions(module: Any) -> dict[str, Callable[..., Any]]:
-    """The `loss` and `postprocess` that the user's own algorithm brings along, as settings."""
-    found = {name: getattr(module, name, None) for name in ("loss", "postprocess")}
-    return {name: function for name, function in found.items() if callable(function)}
+def _inside(module: Any) -> list[Algorithm]:
+    """The algorithms that a module makes, not those that it imports."""
+    values = vars(module).values() if isinstance(module, ModuleType) else ()
+    found = [value for value in values if isinstance(value, Algorithm)]
+    own = [value for value in found if value.Config.__module__ == module.__name__]
+    return own or found

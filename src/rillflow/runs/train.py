@@ -15,7 +15,7 @@ from rillflow.results.trained import Trained as Trained
 from rillflow.results.trained import TrainedAgents as TrainedAgents
 from rillflow.results.trained import load as load
 from rillflow.runs.agents import assigned
-from rillflow.runs.algorithm import find_algorithm, own_functions
+from rillflow.runs.algorithm import find_algorithm
 from rillflow.runs.job import Job, run_job
 
 _LIMITS = ("return", "steps", "seconds")
@@ -65,8 +65,7 @@ def train(
     ((), 3)
 
     Args:
-        algorithm: a name, `module:name`, or a module or object of your own with `Config` and
-            `plan`; its `loss` and `postprocess`, if it has them, are used.
+        algorithm: a name, an `Algorithm` of your own, a module with one, or `module:name`.
         env: an id, a factory of environments, or `module:name`.
         until: when to stop.
         seed: on `sim`, the same seed gives the same run.
@@ -80,8 +79,6 @@ def train(
     module = find_algorithm(algorithm)
     if env is not None:
         settings["env"] = env
-    if not isinstance(algorithm, str) or ":" in algorithm:
-        settings = {**own_functions(module), **settings}
     config = module.Config.make(**settings)
     agents = assigned(config, policies, by_default=None)
     job = Job("train", module, config, limits, seed, engine, agents)

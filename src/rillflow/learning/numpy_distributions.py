@@ -1,7 +1,7 @@
 """Log-probabilities and entropies of actions, and how they change with a network's outputs.
 
-The twin of `policies.distributions`. Each distribution remembers its last `evaluate`; the
-`d_entropy` of its `backward` is that of every row, or one for each [N].
+The twin of `policies.distributions`. A distribution is made for each evaluation, and remembers it;
+the `d_entropy` of its `backward` is one number for every row, or one for each [N].
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Categorical:
         self._entropy = -(p * logp).sum(0)
         return logp[self._at], self._entropy
 
-    def backward(self, d_logp: Floats, d_entropy: float | Floats) -> Floats:
+    def backward(self, d_logp: Floats, d_entropy: float | Floats, add: bool = False) -> Floats:
         """The gradient of the logits [A, N]."""
         d_logits: Floats = self._p * -d_logp
         d_logits[self._at] += d_logp
@@ -54,7 +54,7 @@ class Categoricals:
         ]
         return sum(e[0] for e in evaluated), sum(e[1] for e in evaluated)  # type: ignore[return-value]
 
-    def backward(self, d_logp: Floats, d_entropy: float | Floats) -> Floats:
+    def backward(self, d_logp: Floats, d_entropy: float | Floats, add: bool = False) -> Floats:
         """The gradient of the logits [width, N]."""
         return np.concatenate([part.backward(d_logp, d_entropy) for part in self.parts])
 
@@ -74,9 +74,13 @@ class Gaussian:
         logp = np.float32(-0.5) * (self._distance * self._distance).sum(0) - constant
         return logp, np.full_like(logp, constant + np.float32(0.5 * size))
 
-    def backward(self, d_logp: Floats, d_entropy: float | Floats) -> Floats:
-        """The gradient of the means [width, N]; that of `log_std` is left where it is kept."""
-        np.matmul(self._distance * self._distance - 1, d_logp, out=self.d_log_std)
+    def backward(self, d_logp: Floats, d_entropy: float | Floats, add: bool = False) -> Floats:
+        """The gradient of the means [width, N]; that of `log_std` is left, or added, in its place."""
+        d_log_std = np.matmul(self._distance * self._distance - 1, d_logp)
+        if add:
+            self.d_log_std += d_log_std
+        else:
+            self.d_log_std[:] = d_log_std
         each = isinstance(d_entropy, np.ndarray)
         self.d_log_std += np.float32(np.sum(d_entropy) * (1 if each else len(d_logp)))
         return self._distance * self._inverse * d_logp
@@ -85,10 +89,10 @@ class Gaussian:
 Distribution = Categorical | Categoricals | Gaussian
 
 
-def distribution_of(
+def new_distribution(
     actions: Actions, log_std: Floats | None, d_log_std: Floats | None
 ) -> Distribution:
-    """The distribution over actions of this kind."""
+    """A distribution over actions of this kind, for one evaluation."""
     if actions.kind == "continuous":
         assert log_std is not None
         assert d_log_std is not None

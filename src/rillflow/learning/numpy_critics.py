@@ -1,0 +1,98 @@
+"""Values of continuous actions, and single numbers, in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rillflow.learning.numpy_module import NumpyModule
+from rillflow.learning.tape import Var, value_of
+from rillflow.policies.modules import QOfAction, Scalar
+from rillflow.policies.sampling import Array, Floats
+
+
+class Critic(NumpyModule):
+    """Values of observations and actions: [N], or [copies, N] of several networks."""
+
+    def __init__(self, description: QOfAction, seed: int | list[int] = 0) -> None:
+        super().__init__(description.parameter_shapes, description.first_weights(seed))
+        self.description = description
+        self.spec = description.spec
+        self._trunk = self._layers("trunk", len(self.spec.hidden), self.spec.activation)
+        self._head = self._linear("value_head")
+        self._middle, half = self.spec.action_scale
+        self._inverse = np.float32(1) / half
+
+    def __call__(self, obs: Array, actions: Any) -> Any:
+        """How good actions [N, *shape] are on observations [N, ...]."""
+        columns = self._columns(obs, value_of(actions))
+        if self.tape is None:
+            values: Floats = self._head.forward(self._trunk.apply(columns))[..., 0, :]
+            return values
+        one = self._trunk.forward(columns)
+        out = Var(self._head.forward(one.features)[..., 0, :], self.tape)
+        inputs = isinstance(actions, Var)
+
+        def back() -> None:
+            gradient = out.pop()
+            if gradient is None or not (self.learns or inputs):
+                return
+            d_out = np.broadcast_to(np.float32(gradient), out.value.shape)[..., None, :]
+            add = False
+            if self.learns:
+                add = self._adds(whole=True)
+                self._head.backward(one.features, d_out, add)
+            d_columns = self._trunk.backward(
+                one, self._head.d_input(d_out), learns=self.learns, add=add, inputs=inputs
+            )
+            if inputs:
+                assert d_columns is not None
+                actions.take(self._d_actions(d_columns, actions.value))
+
+        self.tape.backs.append(back)
+        return out
+
+    def _columns(self, obs: Array, actions: Array) -> Floats:
+        """Observations above actions, these scaled to -1 ... 1: [inputs, N]."""
+        size = self.spec.observation_size
+        columns = np.empty((self.description.inputs, len(obs)), np.float32)
+        rows = obs.reshape(len(obs), size)
+        scale = self.spec.observation_scale
+        columns[:size] = (rows if scale is None else (rows - scale[0]) * scale[1]).T
+        taken = actions.reshape(len(obs), -1)
+        np.subtract(taken.T, self._middle[:, None], out=columns[size:])
+        columns[size:] *= self._inverse[:, None]
+        return columns
+
+    def _d_actions(self, d_columns: Floats, like: Array) -> Floats:
+        d_taken = d_columns[..., self.spec.observation_size :, :]
+        if d_taken.ndim == 3:  # all copies saw the same actions
+            d_taken = np.add.reduce(d_taken, 0)
+        d_actions: Floats = (d_taken * self._inverse[:, None]).T.reshape(like.shape)
+        return d_actions
+
+
+class Number(NumpyModule):
+    """One number that is learned."""
+
+    def __init__(self, description: Scalar, seed: int | list[int] = 0) -> None:
+        super().__init__(description.parameter_shapes, description.first_weights(seed))
+
+    def __call__(self) -> Any:
+        """The number."""
+        value = self.parameters[0]
+        if self.tape is None:
+            return value
+        out = Var(value, self.tape)
+
+        def back() -> None:
+            gradient = out.pop()
+            if gradient is not None and self.learns:
+                if self._adds(whole=True):
+                    self.gradient[0] += gradient
+                else:
+                    self.gradient[0] = gradient
+
+        self.tape.backs.append(back)
+        return out

@@ -1,0 +1,161 @@
+"""Fully connected layers in NumPy: forwards, and backwards by the chain rule.
+
+Arrays are [features, N], one column per row of experience: weights multiply from the left as they
+are stored, and sums over a few actions run along whole vectors. Layers of an ensemble have weights
+[K, out, in] and give [K, out, N].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rillflow.policies.sampling import Floats
+
+Weights = Mapping[str, Floats]
+
+
+class Linear:
+    """`weight @ x + bias`; its gradients go where those of the whole network are kept."""
+
+    def __init__(self, name: str, weights: Weights, gradients: Weights) -> None:
+        self.weight, self.bias = weights[f"{name}.weight"], weights[f"{name}.bias"][..., None]
+        self.d_weight, self.d_bias = gradients[f"{name}.weight"], gradients[f"{name}.bias"]
+        self._turned = self.weight.swapaxes(-1, -2)
+
+    def forward(self, x: Floats, out: Floats | None = None) -> Floats:
+        """[inputs, N] to [outputs, N]."""
+        out = np.matmul(self.weight, x, out=out)
+        out += self.bias
+        return out
+
+    def backward(self, x: Floats, d_out: Floats, add: bool = False) -> None:
+        """Leave the gradients of weights and bias, or add to those that are there."""
+        turned = x.swapaxes(-1, -2)
+        # a product with ones is a sum that BLAS does, several times faster than `sum`
+        ones = _ones(d_out.shape[-1])
+        if add:
+            self.d_weight += np.matmul(d_out, turned)
+            self.d_bias += np.matmul(d_out, ones)
+        else:
+            np.matmul(d_out, turned, out=self.d_weight)
+            np.matmul(d_out, ones, out=self.d_bias)
+
+    def d_input(self, d_out: Floats, out: Floats | None = None) -> Floats:
+        """The gradient of what came in, [inputs, N]."""
+        return np.matmul(self._turned, d_out, out=out)
+
+
+class Pass:
+    """What one pass through the layers remembers until it is gone back over."""
+
+    __slots__ = ("hidden", "x")
+
+    def __init__(self, hidden: list[Floats]) -> None:
+        self.x: Floats = _NOTHING
+        self.hidden = hidden
+        """what came out of each layer, behind its activation"""
+
+    @property
+    def features(self) -> Floats:
+        """What came out of the last layer; without layers, what went in."""
+        return self.hidden[-1] if self.hidden else self.x
+
+
+class Layers:
+    """Linear layers with an activation behind each."""
+
+    def __init__(self, linears: Sequence[Linear], activation: str) -> None:
+        self.linears = linears
+        self.tanh = activation == "tanh"
+        self._rows = -1
+        self._free: list[Pass] = []
+        self._used: list[Pass] = []
+        # per layer: the gradient of what came out, and room for the slope of the activation
+        self._d_hidden: list[Floats] = []
+        self._slopes: list[Floats] = []
+
+    def forward(self, x: Floats) -> Pass:
+        """[inputs, N] to [features, N], remembered until `forget`."""
+        if x.shape[-1] != self._rows:
+            self._resize(x.shape[-1])
+        one = self._free.pop() if self._free else Pass(self._arrays())
+        self._used.append(one)
+        one.x = x
+        for linear, out in zip(self.linears, one.hidden, strict=True):
+            x = self._activate(linear.forward(x, out))
+        return one
+
+    def apply(self, x: Floats) -> Floats:
+        """The same, in an array of its own and not remembered."""
+        for linear in self.linears:
+            x = self._activate(linear.forward(x))
+        return x
+
+    def forget(self) -> None:
+        """Passes are over: the next ones write where they did."""
+        if self._used:
+            self._free += self._used
+            self._used = []
+
+    def backward(
+        self, one: Pass, d: Floats, *, learns: bool = True, add: bool = False, inputs: bool = False
+    ) -> Floats | None:
+        """Leave the gradients of a pass; `d`, that of its features, is overwritten.
+
+        Args:
+            one: the pass.
+            d: the gradient of its features.
+            learns: whether the weights' gradients are wanted.
+            add: whether these are added to what is there.
+            inputs: whether the gradient of what came in is wanted.
+        """
+        if d.shape[-1] != self._rows:
+            self._resize(d.shape[-1])
+        for index in reversed(range(len(self.linears))):
+            self._through_activation(one.hidden[index], d, index)
+            linear = self.linears[index]
+            if learns:
+                linear.backward(one.hidden[index - 1] if index else one.x, d, add)
+            if index:
+                d = linear.d_input(d, out=self._d_hidden[index - 1])
+            elif inputs:
+                d = linear.d_input(d)
+        return d if inputs else None
+
+    def _activate(self, x: Floats) -> Floats:
+        activated: Floats = np.tanh(x, out=x) if self.tanh else np.maximum(x, _ZERO, out=x)
+        return activated
+
+    def _through_activation(self, hidden: Floats, d: Floats, index: int) -> None:
+        """Multiply `d` with the slope of the activation, which follows from its result."""
+        slope = self._slopes[index]
+        if self.tanh:
+            np.multiply(hidden, hidden, out=slope)
+            np.subtract(_ONE, slope, out=slope)
+        else:
+            np.greater(hidden, _ZERO, out=slope, casting="unsafe")
+        d *= slope
+
+    def _arrays(self) -> list[Floats]:
+        return [
+            np.empty((*linear.bias.shape[:-1], self._rows), np.float32) for linear in self.linears
+        ]
+
+    def _resize(self, rows: int) -> None:
+        self._rows = rows
+        self._free = []
+        self._d_hidden, self._slopes = self._arrays(), self._arrays()
+
+
+_ZERO, _ONE = np.float32(0), np.float32(1)
+_NOTHING = np.empty((0, 0), np.float32)
+_ONES = np.ones(1024, np.float32)
+
+
+def _ones(n: int) -> Floats:
+    global _ONES
+    if len(_ONES) < n:
+        _ONES = np.ones(2 * n, np.float32)
+    return _ONES[:n]

@@ -1,0 +1,212 @@
+"""The network of an mlp policy in NumPy: an actor and a critic, or q values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rillflow.experience.batch import BOOTSTRAP
+from rillflow.learning.numpy_distributions import new_distribution
+from rillflow.learning.numpy_layers import Pass
+from rillflow.learning.numpy_module import NumpyModule
+from rillflow.learning.tape import Var
+from rillflow.policies.make import first_weights
+from rillflow.policies.sampling import Array, Floats
+from rillflow.policies.spec import PolicySpec
+
+Passes = tuple[Pass, Pass]
+"""through the trunk and through the critic's, which may be the same"""
+
+
+class Network(NumpyModule):
+    """The network of an mlp policy, equal to that of `TorchPolicy(spec, seed)` up to rounding.
+
+    Its methods are those of `TorchPolicy` that losses call.
+    """
+
+    def __init__(self, spec: PolicySpec, seed: int = 0) -> None:
+        super().__init__(spec.parameter_shapes, first_weights(spec, seed))
+        self.spec = spec
+        depth = len(spec.hidden)
+        self._trunk = self._layers("trunk", depth, spec.activation)
+        self._critic = self._layers("critic", depth, spec.activation) if spec.has_critic else None
+        self._action_head = self._linear("action_head")
+        self._value_head = self._linear("value_head") if spec.has_value else None
+
+    # -- what losses call ----------------------------------------------------------------------
+
+    def evaluate(self, obs: Array, actions: Array) -> tuple[Any, Any, Any]:
+        """Log-probabilities of the actions, entropies and values, each [...]."""
+        lead = obs.shape[: obs.ndim - len(self.spec.observation_shape)]
+        rows = obs.reshape(-1, self.spec.observation_size)
+        discrete = self.spec.actions.kind == "discrete"
+        taken = actions.reshape(-1) if discrete else actions.reshape(len(rows), -1)
+        log_std, d_log_std = self.weights.get("log_std"), self.gradients.get("log_std")
+        distribution = new_distribution(self.spec.actions, log_std, d_log_std)
+        columns = self._columns(rows)
+        if self.tape is None:
+            outputs, values = self._apply(columns)
+            assert values is not None
+            plain = (*distribution.evaluate(outputs, taken), values)
+            return plain[0].reshape(lead), plain[1].reshape(lead), plain[2].reshape(lead)
+        outputs, values, passes = self._forward(columns)
+        assert values is not None
+        results = (*distribution.evaluate(outputs, taken), values)
+        logp, entropy, value = (Var(result.reshape(lead), self.tape) for result in results)
+
+        def back() -> None:
+            d_logp, d_entropy, d_values = logp.pop(), entropy.pop(), value.pop()
+            if not self.learns or (d_logp is None and d_entropy is None and d_values is None):
+                return
+            count = len(rows)
+            acted = d_logp is not None or d_entropy is not None
+            add = self._adds(whole=acted and d_values is not None)
+            d_outputs = None
+            if acted:
+                slope = _each(d_logp, count) if d_logp is not None else np.zeros(count, np.float32)
+                d_outputs = distribution.backward(slope, _flat(d_entropy), add=add)
+            self._backward(
+                passes, d_outputs, None if d_values is None else _each(d_values, count), add
+            )
+
+        self.tape.backs.append(back)
+        return logp, entropy, value
+
+    def values(self, obs: Array) -> Any:
+        """Values [...] of observations."""
+        assert self._value_head is not None
+        lead = obs.shape[: obs.ndim - len(self.spec.observation_shape)]
+        columns = self._columns(obs.reshape(-1, self.spec.observation_size))
+        if self.tape is None:
+            layers = self._critic or self._trunk
+            plain: Floats = self._value_head.forward(layers.apply(columns))[0]
+            return plain.reshape(lead)
+        _, values, passes = self._forward(columns)
+        assert values is not None
+        out = Var(values.reshape(lead), self.tape)
+
+        def back() -> None:
+            gradient = out.pop()
+            if gradient is not None and self.learns:
+                add = self._adds(whole=False)
+                self._backward(passes, None, _each(gradient, columns.shape[1]), add)
+
+        self.tape.backs.append(back)
+        return out
+
+    def q_values(self, obs: Array) -> Any:
+        """One value per action [N, actions]; in memory, those of an action are side by side."""
+        columns = self._columns(obs.reshape(-1, self.spec.observation_size))
+        if self.tape is None:
+            return _dueling(*self._apply(columns)).T
+        outputs, value, passes = self._forward(columns)
+        out = Var(_dueling(outputs, value).T, self.tape)
+
+        def back() -> None:
+            gradient = out.pop()
+            if gradient is None or not self.learns:
+                return
+            d_q = np.broadcast_to(np.float32(gradient), out.value.shape).T
+            add = self._adds(whole=True)
+            if self._value_head is None:
+                self._backward(passes, d_q, None, add)
+            else:
+                total = np.add.reduce(d_q, 0)
+                self._backward(passes, d_q - total * np.float32(1 / len(d_q)), total, add)
+
+        self.tape.backs.append(back)
+        return out
+
+    def evaluate_fragments(self, batch: Mapping[str, Array]) -> tuple[Any, Any, Any, Floats]:
+        """Log-probabilities of the actions, entropies, values, and values of the true next
+        observations, each [T, B]; nothing is learned through the last.
+        """
+        logp, entropy, values = self.evaluate(batch["obs"], batch["actions"])
+        known = values.value if isinstance(values, Var) else values
+        plain = self.frozen()
+        after = np.concatenate([known[1:], plain.values(batch[BOOTSTRAP])[None]])
+        return logp, entropy, values, plain.across_cuts(batch, after)
+
+    def values_of_fragments(self, batch: Mapping[str, Array]) -> tuple[Floats, Floats]:
+        """Values of each observation and of the true next one, both [T, B], from one pass."""
+        # the next observation of step t is the observation of step t + 1
+        plain = self.frozen()
+        values = plain.values(np.concatenate([batch["obs"], batch[BOOTSTRAP][None]]))
+        return values[:-1], plain.across_cuts(batch, values[1:])
+
+    def across_cuts(self, batch: Mapping[str, Array], after: Floats) -> Floats:
+        """Values of the next rows, but where an episode was cut and the next one began at once."""
+        if "next_obs" not in batch:
+            return after
+        cut = batch["truncated"] & ~batch["terminated"]
+        if cut.any():
+            after = after.copy()
+            after[cut] = self.values(batch["next_obs"][cut])
+        return after
+
+    # -- forwards and backwards ----------------------------------------------------------------
+
+    def _columns(self, rows: Array) -> Floats:
+        rows = np.asarray(rows, np.float32)
+        scale = self.spec.observation_scale
+        return (rows if scale is None else (rows - scale[0]) * scale[1]).T
+
+    def _apply(self, x: Floats) -> tuple[Floats, Floats | None]:
+        features = self._trunk.apply(x)
+        outputs = self._action_head.forward(features)
+        if self._value_head is None:
+            return outputs, None
+        critic = features if self._critic is None else self._critic.apply(x)
+        return outputs, self._value_head.forward(critic)[0]
+
+    def _forward(self, x: Floats) -> tuple[Floats, Floats | None, Passes]:
+        actor = self._trunk.forward(x)
+        critic = actor if self._critic is None else self._critic.forward(x)
+        values = None
+        if self._value_head is not None:
+            values = self._value_head.forward(critic.features)[0]
+        return self._action_head.forward(actor.features), values, (actor, critic)
+
+    def _backward(
+        self, passes: Passes, d_outputs: Floats | None, d_values: Floats | None, add: bool
+    ) -> None:
+        actor, critic = passes
+        d_features = None
+        if d_outputs is not None:
+            self._action_head.backward(actor.features, d_outputs, add)
+            d_features = self._action_head.d_input(d_outputs)
+        if self._value_head is not None and d_values is not None:
+            d_values = d_values[None]
+            self._value_head.backward(critic.features, d_values, add)
+            d_critic = self._value_head.d_input(d_values)
+            if self._critic is not None:
+                self._critic.backward(critic, d_critic, add=add)
+            else:
+                d_features = d_critic if d_features is None else np.add(d_features, d_critic)
+        if d_features is not None:
+            self._trunk.backward(actor, d_features, add=add)
+
+
+def _each(gradient: Any, count: int) -> Floats:
+    """A gradient of every row [N], although it may be one number for all of them."""
+    if isinstance(gradient, np.ndarray):
+        return gradient.reshape(-1)
+    return np.full(count, gradient, np.float32)
+
+
+def _flat(gradient: Any) -> Any:
+    """One number for all rows, or one for each [N]."""
+    if gradient is None:
+        return 0.0
+    return gradient.reshape(-1) if isinstance(gradient, np.ndarray) else gradient
+
+
+def _dueling(advantages: Floats, value: Floats | None) -> Floats:
+    """`losses.dueling`, of advantages [actions, N] and values [N]; without one, as they are."""
+    if value is None:
+        return advantages
+    # `mean` would take five times as long for a few numbers
+    mean: Floats = np.add.reduce(advantages, 0) * np.float32(1 / len(advantages))
+    return advantages + (value - mean)

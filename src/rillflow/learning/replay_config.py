@@ -1,0 +1,116 @@
+"""Settings of algorithms that learn from replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rillflow.learning.config import AlgorithmConfig, below_one, refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig(AlgorithmConfig):
+    """Settings of algorithms that learn from replay."""
+
+    n_step: int = 1
+    """steps that a row looks ahead"""
+
+    train_batch_size: int = 64
+    """rows per optimiser step"""
+    batches_per_draw: int = 1
+    """training batches drawn from replay at once, and learned from one after another: less to draw
+    and to send, but weights and priorities are renewed once for all of them"""
+    learning_starts: int = 1000
+    """rows in replay before learning begins, all shards together"""
+    buffer_size: int = 50_000
+    """rows that replay holds, all shards together"""
+    num_replay_buffer_shards: int = 1
+    """replay actors that share the rows"""
+    prioritized_replay: bool = False
+    """whether rows with large errors are drawn more often"""
+    prioritized_replay_alpha: float = 0.6
+    """how much priorities count: 0 not at all, 1 in proportion"""
+    prioritized_replay_beta: float = 0.4
+    """how much importance weights correct for that: 1 wholly"""
+    prioritized_replay_epsilon: float = 1e-6
+    """added to every priority, so that no row is lost for good"""
+    training_intensity: float = 8.0
+    """rows trained for each step sampled"""
+
+    @property
+    def train_turns(self) -> float:
+        """Draws from replay for each round of rollouts, so that `training_intensity` holds."""
+        sampled = self.fragment_steps * max(1, self.num_workers)
+        return self.training_intensity * sampled / self.rows_per_draw
+
+    @property
+    def rows_per_draw(self) -> int:
+        """Rows that replay gives at once."""
+        return self.train_batch_size * self.batches_per_draw
+
+    @property
+    def minibatch(self) -> int | None:
+        """Rows per optimiser step, where replay gives several batches at once."""
+        return self.train_batch_size if self.batches_per_draw > 1 else None
+
+    @property
+    def replay_options(self) -> dict[str, Any]:
+        """What one replay actor is made with: its share of the rows."""
+        shards = self.num_replay_buffer_shards
+        return {
+            "capacity": -(-self.buffer_size // shards),
+            "learning_starts": -(-self.learning_starts // shards),
+            "train_batch_size": self.rows_per_draw,
+            "prioritized": self.prioritized_replay,
+            "alpha": self.prioritized_replay_alpha,
+            "beta": self.prioritized_replay_beta,
+            "epsilon": self.prioritized_replay_epsilon,
+            "n_step": self.n_step,
+            "gamma": self.gamma,
+        }
+
+    def validate(self) -> None:
+        """Refuse numbers that cannot work, all at once."""
+        super().validate()
+        wrong = below_one(
+            self, "learning_starts", "num_replay_buffer_shards", "batches_per_draw", "n_step"
+        )
+        if self.buffer_size < self.learning_starts:
+            wrong.append(
+                f"buffer_size must be at least learning_starts ({self.learning_starts}), "
+                f"or learning never starts; got {self.buffer_size!r}"
+            )
+        if self.training_intensity <= 0:
+            wrong.append(f"training_intensity must be above 0, got {self.training_intensity!r}")
+        if wrong:
+            raise refused(type(self), wrong)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuousConfig(ReplayConfig):
+    """Settings of algorithms that learn continuous actions from replay.
+
+    An update for each step, and few environments in the driver itself: learning takes nearly all of
+    the time, and rows are new while they are learned from.
+    """
+
+    num_workers: int = 0
+    num_envs_per_worker: int = 4
+    rollout_fragment_length: int = 4
+    lr: float = 3e-4
+    grad_clip: float | None = None
+    hidden: tuple[int, ...] = (256, 256)
+    activation: str = "relu"
+    train_batch_size: int = 256
+    batches_per_draw: int = 4
+    training_intensity: float = 256.0
+    learning_starts: int = 1000
+    buffer_size: int = 300_000
+    tau: float = 0.005
+    """how far targets follow in an update"""
+
+    def validate(self) -> None:
+        """Refuse numbers that cannot work."""
+        super().validate()
+        if not 0.0 < self.tau <= 1.0:
+            raise refused(type(self), [f"tau must be above 0 and at most 1, got {self.tau!r}"])

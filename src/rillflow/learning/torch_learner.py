@@ -1,0 +1,335 @@
+"""The learner in torch: any network, on the processor or on one or several devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from rillflow.experience.batch import Array, SampleBatch
+from rillflow.learning import rows as rows_of
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.devices import learner_devices, portions, shares
+from rillflow.learning.figures import Figures, result_of
+from rillflow.learning.learner_base import LearnerBase
+from rillflow.learning.results import Gradients, TrainStats
+from rillflow.learning.torch_modules import TorchModules
+from rillflow.learning.update import Rows, Step, steps_of
+from rillflow.policies.modules import Optimiser
+from rillflow.policies.spec import PolicySpec
+
+
+class TorchLearner(LearnerBase):
+    """Owns the networks that are being trained.
+
+    Args:
+        spec: the policy that acts.
+        config: the settings, which know their algorithm.
+        seed: of the first weights, of the minibatches and of what networks draw.
+        devices: where it computes; by default what `config.num_gpus` asks for. On several, each
+            (mini)batch is split over copies of the networks and their gradients are averaged by
+            rows. A loss that is a mean over rows then gives what one device gives, up to rounding.
+    """
+
+    m: TorchModules
+
+    def __init__(
+        self,
+        spec: PolicySpec,
+        config: AlgorithmConfig,
+        seed: int,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(spec, config, seed)
+        torch.set_num_threads(config.num_learner_threads)
+        names = learner_devices(config.num_gpus) if devices is None else tuple(devices)
+        self.copies = [TorchModules(self.modules, seed, device) for device in names]
+        """the networks, and their copies on further devices"""
+        self.m = self.copies[0]
+        for copy in self.copies:
+            copy.draw_from(self.rng)
+        self.device = torch.device(names[0])
+        self.looks = self.device.type == "cpu"
+        """whether each step looks at its numbers: to look at those of a GPU is to wait for it"""
+        self.parameters = {
+            name: dict(net.network.named_parameters()) for name, net in self.m.by_name.items()
+        }
+        self._lists = [
+            {name: list(net.network.parameters()) for name, net in copy.by_name.items()}
+            for copy in self.copies
+        ]
+        self.optimisers = {name: self._new_optimiser(name) for name in self.m.by_name}
+
+    def _new_optimiser(self, name: str) -> torch.optim.Adam:
+        lr = self.modules.optimisers.get(name, _USUAL).lr
+        return torch.optim.Adam(
+            self._lists[0][name],
+            lr=self.config.lr if lr is None else lr,
+            eps=self.config.adam_epsilon,
+            fused=True,
+        )
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def rows(self, batch: SampleBatch) -> Rows:
+        """What the algorithm's `prepare` makes of a batch, on the first device."""
+        tensors = {name: self._tensor(column) for name, column in batch.items()}
+        with torch.no_grad():
+            rows: Rows = self.prepare(self.m, tensors, self.config)
+        return rows
+
+    def spread(self, rows: Rows) -> list[Rows]:
+        """The same rows on each device; where they are there already, the same tensors."""
+        return [
+            rows
+            if copy is self.m
+            else Rows({name: column.to(self._device(copy)) for name, column in rows.items()})
+            for copy in self.copies
+        ]
+
+    def learn_from(self, everywhere: Any, chosen: Array | None) -> tuple[Figures, Any]:
+        """All steps of one update; its figures, and how large losses and gradients were."""
+        parts = list(_parts(everywhere, chosen))
+        share = shares([rows_of.weight(part) for part in parts]) if len(parts) > 1 else [1.0]
+        figures: Figures = {}
+        size: Any = 0.0
+        updates = [
+            steps_of(self.update, m, part, self.config)
+            for m, part in zip(self.copies, parts, strict=False)
+        ]
+        for steps in zip(*updates, strict=True):
+            if not self.taken(steps[0]):
+                continue
+            names = self.trained_by(steps[0].trains)
+            size = size + self._backward(steps, share, names)
+            size = self._step(names, size)
+            figures |= _joined([_detached(step.stats) for step in steps], share)
+        return figures, size
+
+    def look_at(self, rows: Rows) -> tuple[Figures, float]:
+        """The figures of one update and the sum of its losses, without a step."""
+        figures: Figures = {}
+        size = 0.0
+        with torch.no_grad():
+            for step in steps_of(self.update, self.m, rows, self.config):
+                size += float(_loss(step))
+                figures |= _detached(step.stats)
+        return figures, size
+
+    def compute_gradients(self, batch: SampleBatch) -> Gradients:
+        """Gradients of the loss on a batch, without applying them."""
+        name = self.lone_network("ComputeGradients")
+        rows = self.rows(batch)
+        if not rows_of.count(rows):  # a short fragment may hold nothing but resets
+            shapes = {key: tuple(p.shape) for key, p in self.parameters[name].items()}
+            zeros = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
+            return Gradients(zeros, 0, {})
+        parts = list(_parts(self.spread(rows), None))
+        share = shares([rows_of.weight(part) for part in parts])
+        steps = [
+            next(steps_of(self.update, m, part, self.config))
+            for m, part in zip(self.copies, parts, strict=False)
+        ]
+        self._backward(steps, share, (name,))
+        values = {
+            key: np.array(parameter.grad.cpu().numpy())
+            for key, parameter in self.parameters[name].items()
+            if parameter.grad is not None
+        }
+        figures = _joined([_detached(step.stats) for step in steps], share)
+        told = result_of(batch.steps, [figures], [True], self.array)
+        return Gradients(values, batch.steps, told.stats)
+
+    def apply_gradients(self, gradients: Gradients) -> TrainStats:
+        """One optimiser step with gradients computed elsewhere."""
+        name = self.lone_network("ApplyGradients")
+        for key, parameter in self.parameters[name].items():
+            value = gradients.values.get(key)
+            parameter.grad = None if value is None else self._tensor(np.array(value))
+        (made,) = self.skips.see([float(self._step((name,), 0.0))])
+        self.version += 1
+        self.updates += 1
+        return self.skips.tell(TrainStats(gradients.steps, gradients.stats if made else {}))
+
+    def copy_to_target(self, name: str, part: float) -> None:
+        """Move a target towards its network, by this part of the way."""
+        for copy in self.copies:
+            target, network = copy.targets[name].network, copy.by_name[name].network
+            if part == 1.0:
+                target.load_state_dict(network.state_dict())
+            else:
+                own = [tensor.data for tensor in target.parameters()]
+                to = [tensor.data for tensor in network.parameters()]
+                torch._foreach_lerp_(own, to, part)
+
+    def _backward(
+        self, steps: Sequence[Step], share: Sequence[float], names: tuple[str, ...]
+    ) -> Any:
+        """Leave the gradients of a loss at the parameters that it trains; the loss."""
+        losses = [_loss(step) for step in steps]
+        trained = [p for lists in self._lists[: len(losses)] for name in names for p in lists[name]]
+        for parameter in trained:
+            parameter.grad = None
+        # not `autograd.grad`: its gradients may lie in another order than the parameters, which
+        # the fused optimiser does not look at
+        if len(losses) == 1:
+            losses[0].backward(inputs=trained)
+            return losses[0].detach()
+        parts = [loss * s for loss, s in zip(losses, share, strict=True)]
+        # all at once: each device goes through its own part of the graph in its own thread
+        torch.autograd.backward(parts, inputs=trained)
+        count = len(trained) // len(losses)
+        for index, parameter in enumerate(trained[:count]):
+            for other in trained[index + count :: count]:
+                parameter.grad = _sum(parameter.grad, other.grad, self.device)
+        return sum(part.detach().to(self.device) for part in parts)
+
+    def _step(self, names: tuple[str, ...], size: Any) -> Any:
+        """A step of the optimisers, if loss and gradient are finite; the size of both together."""
+        for name in names:
+            size = size + self._clip(name)
+        if self.looks:
+            size = float(size)
+            if not math.isfinite(size):
+                return size
+        for name in names:
+            optimiser = self.optimisers[name]
+            self._set_rate(name, optimiser)
+            if not self.looks:  # the optimiser itself leaves the step out, on the device
+                skip = size.isfinite().logical_not().float().reshape(())
+                optimiser.found_inf = skip  # type: ignore[attr-defined]
+            optimiser.step()
+            for copy in self.copies[1:]:
+                copy.by_name[name].network.load_state_dict(
+                    self.m.by_name[name].network.state_dict()
+                )
+        return size
+
+    def _set_rate(self, name: str, optimiser: torch.optim.Adam) -> None:
+        usual = self.modules.optimisers.get(name, _USUAL).lr is None
+        if self.config.final_lr is not None and usual:
+            for group in optimiser.param_groups:
+                group["lr"] = self.config.learning_rate(_steps(optimiser))
+
+    def _clip(self, name: str) -> torch.Tensor:
+        """Shorten the gradient of a network, if it is too long; the length that it had."""
+        clip = self.modules.optimisers.get(name, _USUAL).clip
+        clip = self.config.grad_clip if clip is None else clip
+        if clip is not None and math.isfinite(clip):
+            return torch.nn.utils.clip_grad_norm_(self._lists[0][name], clip)
+        gradients = [p.grad for p in self._lists[0][name] if p.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients)
+
+    def numbers(self, sizes: list[Any]) -> list[float]:
+        """Sizes of steps as plain numbers; those on a device are fetched together."""
+        if sizes and all(isinstance(size, torch.Tensor) for size in sizes):
+            fetched: list[float] = torch.stack(sizes).detach().cpu().double().tolist()
+            return fetched
+        return [float(size) for size in sizes]
+
+    def array(self, figure: Any) -> Array:
+        """A figure as an array."""
+        return np.asarray(figure.detach().cpu() if isinstance(figure, torch.Tensor) else figure)
+
+    def _tensor(self, column: Array) -> torch.Tensor:
+        """On the learner's device; over the same memory, if it can be and nobody else's is."""
+        own = column if column.flags.writeable else np.array(column)
+        return torch.from_numpy(own).to(self.device)
+
+    def _device(self, copy: TorchModules) -> torch.device:
+        device: torch.device = copy.by_name[self.modules.acts].device
+        return device
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
+        """Let the acting network go on from these, on all devices."""
+        for copy in self.copies:
+            copy.by_name[self.modules.acts].set_weights(dict(weights))
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `get_state` gave, of this learner or of one in the other framework."""
+        super().set_state(state)
+        for copy in self.copies[1:]:
+            for name, net in copy.by_name.items():
+                net.network.load_state_dict(self.m.by_name[name].network.state_dict())
+            for name, net in copy.targets.items():
+                net.network.load_state_dict(self.m.targets[name].network.state_dict())
+
+    def optimiser_state(self, name: str) -> dict[str, dict[str, Array]]:
+        """What the optimiser of a network remembers of each parameter; nothing before a step."""
+        slots = self.optimisers[name].state
+        return {
+            key: {slot: np.array(value.cpu().numpy()) for slot, value in slots[p].items()}
+            for key, p in self.parameters[name].items()
+            if p in slots
+        }
+
+    def set_optimiser_state(self, name: str, slots: Mapping[str, Mapping[str, Array]]) -> None:
+        """Restore that."""
+        state = self.optimisers[name].state
+        state.clear()
+        for key, saved in slots.items():
+            state[self.parameters[name][key]] = {
+                slot: self._tensor(np.array(value)) for slot, value in saved.items()
+            }
+
+
+_USUAL = Optimiser()
+
+
+def _loss(step: Step) -> Any:
+    return step.loss() if callable(step.loss) else step.loss
+
+
+def _steps(optimiser: torch.optim.Adam) -> int:
+    """Optimiser steps so far; the optimiser counts them, and they are saved with it."""
+    slots = next(iter(optimiser.state.values()), None)
+    return 0 if slots is None else int(slots["step"])
+
+
+def _parts(everywhere: Sequence[Rows], chosen: Array | None) -> Iterator[Rows]:
+    """The chosen rows, a part for each device, from the rows that lie there already."""
+    order = None if chosen is None else torch.from_numpy(chosen)
+    if len(everywhere) == 1:
+        device = next(iter(everywhere[0].values())).device
+        yield everywhere[0] if order is None else rows_of.take(everywhere[0], order.to(device))
+        return
+    number = rows_of.count(everywhere[0]) if order is None else len(order)
+    portion = list(portions(number, len(everywhere)))
+    for rows, part in zip(everywhere, portion, strict=False):
+        device = next(iter(rows.values())).device
+        yield rows_of.take(rows, part if order is None else order[part].to(device))
+
+
+def _sum(
+    one: torch.Tensor | None, other: torch.Tensor | None, device: torch.device
+) -> torch.Tensor | None:
+    if other is None:
+        return one
+    return other.to(device) if one is None else one + other.to(device)
+
+
+def _detached(stats: Mapping[str, Any]) -> Figures:
+    return {
+        name: figure.detach() if isinstance(figure, torch.Tensor) else figure
+        for name, figure in stats.items()
+    }
+
+
+def _joined(stats: Sequence[Figures], share: Sequence[float]) -> Figures:
+    """The figures of parts as those of the whole: means by rows, and rows one after another."""
+    if len(stats) == 1:
+        return stats[0]
+    joined: Figures = {}
+    for name, first in stats[0].items():
+        values = [part[name] for part in stats]
+        if np.ndim(first):
+            arrays = [v.cpu() if isinstance(v, torch.Tensor) else v for v in values]
+            joined[name] = np.concatenate([np.asarray(array) for array in arrays])
+        else:
+            joined[name] = sum(float(v) * s for v, s in zip(values, share, strict=True))
+    return joined

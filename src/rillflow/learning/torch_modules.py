@@ -1,0 +1,278 @@
+"""The networks of an algorithm in torch; their methods are those of the modules in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rillflow.experience.batch import BOOTSTRAP, STATE
+from rillflow.learning.names import Namespace, named, seed_of
+from rillflow.learning.torch_fragments import timeline
+from rillflow.policies.modules import Description, Modules, QOfAction, Scalar
+from rillflow.policies.sampling import LOG_STD_HIGH, LOG_STD_LOW
+from rillflow.policies.spec import PolicySpec
+from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.policies.weights import check_weights
+
+_LOG_2, _LOG_2_PI = float(np.log(2)), float(np.log(2 * np.pi))
+
+
+class Policy(TorchPolicy):
+    """A policy that learns: what `TorchPolicy` has, and what losses need of whole fragments."""
+
+    rng: np.random.Generator
+
+    @property
+    def network(self) -> nn.Module:
+        """What holds the parameters."""
+        return self.model
+
+    def evaluate_fragments(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Log-probabilities of the actions, entropies, values, and values of the true next
+        observations, each [T, B], from one pass over the network.
+
+        Gradients flow through the first three. A policy that remembers begins with the fragments'
+        `state` and forgets at their `starts`.
+        """
+        at, columns = timeline(batch)
+        obs, actions = columns["obs"], columns["actions"]
+        if self.spec.recurrent:
+            results = self.evaluate_recurrent(obs, actions, batch[STATE], columns["starts"])[:3]
+        else:
+            results = self.evaluate(obs, actions)
+        logp, entropy, values = (result.gather(0, at) for result in results)
+        return logp, entropy, values, results[2].detach().gather(0, at + 1)
+
+    @torch.no_grad()
+    def values_of_fragments(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Values of each observation and of the true next one, both [T, B]."""
+        # the next observation of step t is the observation of step t + 1
+        whole = self.values(torch.cat([batch["obs"], batch[BOOTSTRAP][None]]))
+        before, after = whole[:-1], whole[1:]
+        # unless an episode was cut and the next one began within the same step
+        cut = batch["truncated"] & ~batch["terminated"]
+        if "next_obs" in batch and cut.any():
+            after = after.clone()
+            after[cut] = self.values(batch["next_obs"][cut])
+        return before, after
+
+
+class Actor(Policy):
+    """A policy of continuous actions within their bounds."""
+
+    def __init__(self, spec: PolicySpec, seed: int = 0, device: str = "cpu") -> None:
+        super().__init__(spec, seed, device)
+        middle, half = spec.action_scale
+        self._middle = torch.tensor(middle, device=self.device)
+        self._half = torch.tensor(half, device=self.device)
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        """The actions [N, *shape] of a deterministic policy, or the middle ones of another."""
+        return self._within(torch.tanh(self.outputs(obs)[:, : self.spec.actions.width]))
+
+    def sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions [N, *shape] drawn from a squashed Gaussian, and their log-probabilities [N].
+
+        The probabilities are those of what is in -1 ... 1, before it is stretched to the bounds.
+        """
+        mean, raw = self.outputs(obs).chunk(2, -1)
+        log_std = raw.clamp(float(LOG_STD_LOW), float(LOG_STD_HIGH))
+        noise = self._noise(mean.shape)
+        drawn = torch.addcmul(mean, log_std.exp(), noise)
+        slope = 2 * (_LOG_2 - drawn - nn.functional.softplus(-2 * drawn))
+        terms = -0.5 * noise.square() - log_std - slope
+        logp = terms.sum(-1) - 0.5 * _LOG_2_PI * noise.shape[-1]
+        return self._within(torch.tanh(drawn)), logp
+
+    @torch.no_grad()
+    def smoothed(self, obs: Tensor, scale: float, clip: float) -> Tensor:
+        """Actions with clipped noise, within their bounds (Fujimoto et al. 2018, section 5.3)."""
+        squeezed = torch.tanh(self.outputs(obs)[:, : self.spec.actions.width])
+        noise = (scale * self._noise(squeezed.shape)).clamp(-clip, clip)
+        return self._within((squeezed + noise).clamp(-1, 1))
+
+    def _noise(self, shape: torch.Size) -> Tensor:
+        """Drawn by the learner's own generator, so that both frameworks draw the same."""
+        return torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.device)
+
+    def _within(self, squeezed: Tensor) -> Tensor:
+        actions = torch.addcmul(self._middle, self._half, squeezed)
+        return actions.reshape(-1, *self.spec.actions.shape)
+
+
+class TorchModule:
+    """A network beside the policy: what the learner asks of each."""
+
+    def __init__(self, network: nn.Module, first: Mapping[str, NDArray[Any]], device: str) -> None:
+        self.network = network.to(device)
+        self.device = torch.device(device)
+        self.set_weights(first)
+
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """A copy of all parameters, by name."""
+        return {
+            name: np.array(tensor.detach().cpu().numpy(), order="C")
+            for name, tensor in self.network.state_dict().items()
+        }
+
+    def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Copy weights into the network, whose parameters stay the same objects."""
+        own = self.network.state_dict()
+        check_weights(weights, {name: tuple(tensor.shape) for name, tensor in own.items()})
+        with torch.no_grad():
+            for name, tensor in own.items():
+                tensor.copy_(torch.tensor(weights[name]))
+
+
+class _Stack(nn.Module):
+    """A linear layer, or several side by side: [N, in] or [K, N, in] to [K, N, out]."""
+
+    def __init__(self, fan_in: int, fan_out: int, copies: int) -> None:
+        super().__init__()
+        lead = () if copies == 1 else (copies,)
+        self.weight = nn.Parameter(torch.empty(*lead, fan_out, fan_in))
+        self.bias = nn.Parameter(torch.empty(*lead, fan_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.weight.ndim == 2:
+            return nn.functional.linear(x, self.weight, self.bias)
+        if x.ndim == 2:
+            x = x.expand(len(self.weight), *x.shape)
+        return torch.baddbmm(self.bias[:, None], x, self.weight.transpose(1, 2))
+
+
+class _CriticNetwork(nn.Module):
+    def __init__(self, description: QOfAction) -> None:
+        super().__init__()
+        spec, copies = description.spec, description.copies
+        sizes = (description.inputs, *spec.hidden)
+        self.trunk = nn.ModuleList(_Stack(a, b, copies) for a, b in pairwise(sizes))
+        self.value_head = _Stack(sizes[-1], 1, copies)
+        self.activation = torch.tanh if spec.activation == "tanh" else torch.relu
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.trunk:
+            x = self.activation(layer(x))
+        values: Tensor = self.value_head(x)
+        return values.squeeze(-1)
+
+
+class Critic(TorchModule):
+    """Values of observations and actions: [N], or [copies, N] of several networks."""
+
+    def __init__(self, description: QOfAction, seed: int | list[int], device: str = "cpu") -> None:
+        super().__init__(_CriticNetwork(description), description.first_weights(seed), device)
+        self.spec = description.spec
+        middle, half = self.spec.action_scale
+        self._middle = torch.tensor(middle, device=self.device)
+        self._inverse = torch.tensor(1 / half, device=self.device)
+        scale = self.spec.observation_scale
+        self._scale = None
+        if scale is not None:
+            self._scale = [torch.tensor(part, device=self.device) for part in scale]
+
+    def __call__(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """How good actions [N, *shape] are on observations [N, ...]."""
+        rows = obs.flatten(1).float()
+        if self._scale is not None:
+            rows = (rows - self._scale[0]) * self._scale[1]
+        taken = (actions.flatten(1) - self._middle) * self._inverse
+        values: Tensor = self.network(torch.cat([rows, taken], 1))
+        return values
+
+
+class _NumberNetwork(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.zeros(()))
+
+
+class Number(TorchModule):
+    """One number that is learned."""
+
+    def __init__(self, description: Scalar, seed: int | list[int], device: str = "cpu") -> None:
+        super().__init__(_NumberNetwork(), description.first_weights(seed), device)
+
+    def __call__(self) -> Tensor:
+        """The number."""
+        value: Tensor = self.network.value  # type: ignore[assignment]
+        return value
+
+
+class Frozen:
+    """A network whose results carry no gradient."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __call__(self, *arguments: Any) -> Any:
+        """What the network gives."""
+        with torch.no_grad():
+            return self._module(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if not callable(found):
+            return found
+        call = _without_gradient(found)
+        setattr(self, name, call)  # looked up once
+        return call
+
+
+def _without_gradient(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def quiet(*arguments: Any, **named: Any) -> Any:
+        with torch.no_grad():
+            return call(*arguments, **named)
+
+    return quiet
+
+
+class TorchModules:
+    """Networks that are ready to learn: `m.policy`, `m.target.policy`, `m.frozen.policy`.
+
+    A target follows its network as its algorithm says; what is frozen is the network itself, whose
+    results nothing is learned through.
+    """
+
+    def __init__(self, modules: Modules, seed: int, device: str = "cpu") -> None:
+        self.description = modules
+        self.by_name = {
+            name: build(network, name, seed, device) for name, network in modules.networks.items()
+        }
+        self.targets = {
+            name: build(modules.networks[name], name, seed, device) for name in modules.targets
+        }
+        self.target = Namespace({name: Frozen(module) for name, module in self.targets.items()})
+        self.frozen = Namespace({name: Frozen(module) for name, module in self.by_name.items()})
+        for module in self.targets.values():
+            for parameter in module.network.parameters():
+                parameter.requires_grad_(False)
+
+    def __getattr__(self, name: str) -> Any:
+        return named(self.__dict__.get("by_name", {}), name)
+
+    def draw_from(self, rng: np.random.Generator) -> None:
+        """Networks that draw actions do it with this generator."""
+        for _, module in self.all():
+            module.rng = rng
+
+    def all(self) -> Iterator[tuple[str, Any]]:
+        """Every network with its name, targets too."""
+        yield from self.by_name.items()
+        yield from ((f"target {name}", module) for name, module in self.targets.items())
+
+
+def build(description: Description, name: str, seed: int, device: str) -> Any:
+    """One network in torch."""
+    if isinstance(description, PolicySpec):
+        return (Actor if description.bounded else Policy)(description, seed, device)
+    kind = Critic if isinstance(description, QOfAction) else Number
+    return kind(description, seed_of(name, seed), device)  # type: ignore[arg-type]

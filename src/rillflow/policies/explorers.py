@@ -1,0 +1,209 @@
+"""How a worker chooses actions: values that an algorithm names, and what they are in a worker.
+
+An `Explorer` is a value without state. In a worker its `begin` gives an `Exploring`, which turns a
+policy and observations into actions, the logarithms of their probabilities, and further columns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rillflow.policies.sampling import Array, Floats
+from rillflow.policies.spec import PolicySpec
+
+Columns = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which worker it is, of how many."""
+
+    worker: int = 0
+    workers: int = 1
+
+
+class Explorer(ABC):
+    """How actions are chosen."""
+
+    def begin(self, spec: PolicySpec, place: Place) -> Exploring:
+        """What chooses them in a worker."""
+        return Exploring(self, spec, place)
+
+    def start(self, exploring: Exploring, steps: int) -> None:  # noqa: B027 - many need nothing
+        """A fragment begins, after so many steps of this worker."""
+
+    @abstractmethod
+    def act(
+        self, exploring: Exploring, policy: Any, obs: Array, starts: Array
+    ) -> tuple[Array, Floats, Columns]:
+        """Actions [B, *shape], their log-probabilities [B], and further columns [B, ...].
+
+        Args:
+            exploring: what is known in this worker: its place, its rate, its memory.
+            policy: what acts, with `act`, `greedy`, `outputs` and `rng`.
+            obs: one observation per environment.
+            starts: where an episode begins.
+        """
+
+
+class Exploring:
+    """An explorer at work: what it knows in one worker, and may change."""
+
+    def __init__(self, explorer: Explorer, spec: PolicySpec, place: Place) -> None:
+        self.explorer = explorer
+        self.spec = spec
+        self.place = place
+        self.rate = 0.0
+        """how often, or how much, it explores in this fragment"""
+        self.at_random = False
+        """whether this fragment is uniformly random"""
+        self.noise: Array | None = None
+        """what correlated noise was in the last step, [B, width]"""
+
+    def start(self, steps: int) -> None:
+        """A fragment begins, after so many steps of this worker."""
+        self.explorer.start(self, steps)
+
+    def act(self, policy: Any, obs: Array, starts: Array) -> tuple[Array, Floats, Columns]:
+        """As the explorer says."""
+        if self.at_random:
+            return random_actions(self.spec, len(obs), policy.rng), _sure(len(obs)), {}
+        return self.explorer.act(self, policy, obs, starts)
+
+    def get_state(self) -> dict[str, Any]:
+        """What the next actions depend on."""
+        return {"noise": self.noise}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.noise = state["noise"]
+
+
+@dataclass(frozen=True)
+class Sampled(Explorer):
+    """Actions drawn from the policy's own distribution."""
+
+    random_first: int = 0
+    """steps of all workers together that are uniformly random at first"""
+
+    def start(self, exploring: Exploring, steps: int) -> None:
+        """Look whether the first steps are over."""
+        exploring.at_random = steps * exploring.place.workers < self.random_first
+
+    def act(
+        self, exploring: Exploring, policy: Any, obs: Array, starts: Array
+    ) -> tuple[Array, Floats, Columns]:
+        """As the policy draws them."""
+        return *policy.act(obs), {}
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy(Explorer):
+    """The best action, or now and then any: for q values."""
+
+    rate: Callable[[Place, int], float]
+    """how often it is any, of a worker after so many steps of its own"""
+
+    def start(self, exploring: Exploring, steps: int) -> None:
+        """The rate of this fragment."""
+        exploring.rate = self.rate(exploring.place, steps)
+
+    def act(
+        self, exploring: Exploring, policy: Any, obs: Array, starts: Array
+    ) -> tuple[Array, Floats, Columns]:
+        """The best action, or now and then any."""
+        return *policy.act(obs, exploring.rate), {}
+
+
+@dataclass(frozen=True)
+class Gaussian(Explorer):
+    """The policy's best action and independent noise, within the bounds (Fujimoto et al. 2018)."""
+
+    scale: float = 0.1
+    """standard deviation, where the bounds are -1 and 1"""
+    random_first: int = 0
+    """steps of all workers together that are uniformly random at first"""
+
+    def start(self, exploring: Exploring, steps: int) -> None:
+        """Look whether the first steps are over."""
+        exploring.at_random = steps * exploring.place.workers < self.random_first
+
+    def act(
+        self, exploring: Exploring, policy: Any, obs: Array, starts: Array
+    ) -> tuple[Array, Floats, Columns]:
+        """The best action and noise."""
+        best = policy.greedy(obs)
+        noise = policy.rng.standard_normal((len(obs), exploring.spec.actions.width), np.float32)
+        return within(exploring.spec, best, self.scale * noise), _sure(len(obs)), {}
+
+
+@dataclass(frozen=True)
+class OrnsteinUhlenbeck(Explorer):
+    """The policy's best action and noise that drifts, within the bounds (Lillicrap et al. 2015).
+
+    The noise of an environment begins anew with each episode.
+    """
+
+    scale: float = 0.2
+    """how much it is pushed in a step, where the bounds are -1 and 1"""
+    theta: float = 0.15
+    """how much of it is taken back in a step"""
+    random_first: int = 0
+    """steps of all workers together that are uniformly random at first"""
+
+    def start(self, exploring: Exploring, steps: int) -> None:
+        """Look whether the first steps are over."""
+        exploring.at_random = steps * exploring.place.workers < self.random_first
+
+    def act(
+        self, exploring: Exploring, policy: Any, obs: Array, starts: Array
+    ) -> tuple[Array, Floats, Columns]:
+        """The best action and noise."""
+        shape = (len(obs), exploring.spec.actions.width)
+        before = np.zeros(shape, np.float32) if exploring.noise is None else exploring.noise
+        before = np.where(starts[:, None], np.float32(0), before)
+        push = np.float32(self.scale) * policy.rng.standard_normal(shape, np.float32)
+        exploring.noise = before * np.float32(1 - self.theta) + push
+        return within(exploring.spec, policy.greedy(obs), exploring.noise), _sure(len(obs)), {}
+
+
+def falling(initial: float, final: float, timesteps: int) -> Callable[[Place, int], float]:
+    """A line from the first rate to the last, by the steps of all workers.
+
+    >>> rate = falling(1.0, 0.1, 1000)
+    >>> rate(Place(), 0), rate(Place(), 500), rate(Place(workers=2), 500)
+    (1.0, 0.55, 0.1)
+    """
+
+    def rate(place: Place, steps: int) -> float:
+        done = min(1.0, steps * place.workers / max(1, timesteps))
+        return initial + done * (final - initial)
+
+    return rate
+
+
+def random_actions(spec: PolicySpec, count: int, rng: np.random.Generator) -> Array:
+    """Uniformly random actions [count, *shape], as a policy gives them."""
+    actions = spec.actions
+    if actions.kind == "continuous":
+        middle, half = spec.action_scale
+        unit = rng.uniform(-1, 1, (count, actions.width)).astype(np.float32)
+        return (middle + half * unit).reshape(count, *actions.shape)
+    chosen = rng.integers(0, actions.sizes, (count, len(actions.sizes)))
+    return chosen.reshape(count, *actions.shape)
+
+
+def within(spec: PolicySpec, actions: Array, noise: Array) -> Array:
+    """Actions with noise [B, width], of a scale where the bounds are -1 and 1, cut off at them."""
+    middle, half = spec.action_scale
+    moved = actions.reshape(len(actions), -1) + half * noise
+    return np.clip(moved, middle - half, middle + half).astype(np.float32).reshape(actions.shape)
+
+
+def _sure(count: int) -> Floats:
+    return np.zeros(count, np.float32)
