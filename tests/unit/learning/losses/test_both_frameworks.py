@@ -297,6 +297,19 @@ def test_gradients_are_finite_differences(name: str) -> None:
             assert whole(ours[n])[at] == pytest.approx(slope, abs=1e-5)
 
 
+@pytest.mark.parametrize("name", LEARNED)
+def test_what_is_only_looked_at_teaches_nothing(name: str) -> None:
+    """A figure on the tape that is no part of the loss leaves no gradient."""
+    case, f = CASES[name], getattr(losses, name.split()[0])
+    arguments = case.arguments(np.random.default_rng(7), shaped(name, (4, 2)))
+    tape = Tape()
+    other = tape.var(np.ones(3, np.float32))
+    ours = {n: tape.var(x) if n in case.learned else x for n, x in arguments.items()}
+    f(**ours, **case.options)
+    tape.backward(other.sum())
+    assert all(ours[n].grad is None for n in case.learned)
+
+
 # --- corners -------------------------------------------------------------------------------------
 
 
