@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rillflow.batch import Array, SampleBatch
+from rillflow.rl.faults import worker_policy
 from rillflow.rl.rollouts import ConcatBatches, ParallelRollouts
 from rillflow.rl.weights import Published, UpdateWorkerWeights
 from rillflow.rl.workers import Share
@@ -33,7 +34,7 @@ class Aggregator:
             ConcatBatches(cfg.train_batch_size)
         )
         engine: Any = info.engine
-        self.run = batches.run(engine, seed=info.seed)
+        self.run = batches.run(engine, seed=info.seed, on_failure=worker_policy(cfg))
         self.run.on_metrics(self._record)
         self.version = 0
         self.steps = 0

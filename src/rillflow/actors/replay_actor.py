@@ -12,8 +12,13 @@ from rillflow.replay import PrioritizedReplayBuffer, ReplayBuffer
 from rillflow.rl.transitions import transitions
 from rillflow.types import ActorInfo
 
-KEY_BITS = 40
-"""the lower bits of a key count rows; those above are the index of the replay actor"""
+_ROW_BITS, _LIFE_BITS = 40, 10
+"""a key: the index of the replay actor, its incarnation, a count of rows in the lowest bits"""
+
+
+def shard_of(keys: Array) -> Array:
+    """The indices of the replay actors whose rows have these keys."""
+    return keys >> (_ROW_BITS + _LIFE_BITS)
 
 
 class ReplayActor:
@@ -48,7 +53,10 @@ class ReplayActor:
         self.train_batch_size = train_batch_size
         self.n_step = n_step
         self.gamma = gamma
-        self.first_key = info.index << KEY_BITS
+        life = info.incarnation % (1 << _LIFE_BITS)
+        self.first_key = ((info.index << _LIFE_BITS) + life) << _ROW_BITS
+        self.strangers = 0
+        """priorities for rows of an earlier incarnation, which are not the rows it has now"""
         self.buffer: ReplayBuffer
         if prioritized:
             self.buffer = PrioritizedReplayBuffer(
@@ -77,9 +85,15 @@ class ReplayActor:
         return SampleBatch({name: column[None] for name, column in columns.items()})
 
     def update_priorities(self, keys: Array, priorities: Array) -> None:
-        """New priorities of rows by their keys; rows that have left meanwhile are passed over."""
+        """New priorities of rows by their keys; rows that have left meanwhile are passed over, and
+        so are those that an earlier incarnation had: its priorities say nothing of these rows."""
+        keys, priorities = np.asarray(keys), np.asarray(priorities)
+        own = keys >> _ROW_BITS == self.first_key >> _ROW_BITS
+        if not own.all():
+            self.strangers += int(np.count_nonzero(~own))
+            keys, priorities = keys[own], priorities[own]
         if isinstance(self.buffer, PrioritizedReplayBuffer):
-            self.buffer.update_priorities(np.asarray(keys) - self.first_key, priorities)
+            self.buffer.update_priorities(keys - self.first_key, priorities)
 
     def account(self) -> dict[str, int]:
         """What became of all rows: inserted = resident + evicted."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from rillflow.errors import BuildError
 from rillflow.graph.node import label_of
 from rillflow.policies.spec import PolicySpec
+from rillflow.rl import faults
 from rillflow.rl.fields import type_problems
 from rillflow.rl.tuned import tuned
 
@@ -36,6 +37,19 @@ class AlgorithmConfig:
     """environments stepped together in each worker"""
     rollout_fragment_length: int = 32
     """steps of each environment per rollout"""
+    on_failure: Literal["restart", "retry", "shrink", "drop", "raise"] = "restart"
+    """when a worker fails or is lost: restart it, retry (ask it again), shrink (go on without it),
+    drop (go on without that item), or raise: the run ends"""
+    max_restarts: int = 5
+    """restarts of one worker in a row, with no answer between them, before the run ends"""
+    worker_timeout: float | None = None
+    """seconds that a worker, a replay actor or the learner may take to answer before it is
+    replaced; 0: for ever; none: 20 times the slowest answer so far, but a minute at least"""
+    env_timeout: float | None = None
+    """seconds that one step or reset of a worker's environments may take before the worker is
+    replaced; none or 0: only the worker's own limit holds"""
+    worker_memory: int | str | None = None
+    """memory at which a worker is replaced after its rollout, such as 2GiB; none: no limit"""
     gamma: float = 0.99
     """discount factor"""
     lr: float = 3e-4
@@ -188,6 +202,7 @@ class AlgorithmConfig:
             wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
         if self.grad_clip is not None and not self.grad_clip > 0:
             wrong.append(f"grad_clip must be above 0, or None, got {self.grad_clip!r}")
+        wrong += faults.problems(self)
         if wrong:
             raise refused(type(self), wrong)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
+from rillflow.actors.replay_actor import ReplayActor, shard_of
 from rillflow.batch import Array, SampleBatch
 from rillflow.errors import RunError
 from rillflow.flows.flow import Flow
@@ -14,6 +14,7 @@ from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.sources import from_actors
 from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
+from rillflow.rl.faults import keeper_policy
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.q_learning import QConfig
 from rillflow.rl.results import RowStats
@@ -33,8 +34,14 @@ def create_replay_actors(cfg: Any = None, *, placement: Placement = "process") -
     <4 actors 'replay' of ReplayActor>
     """
     cfg = cfg if isinstance(cfg, QConfig) else RLLIB_APEX
-    shards = cfg.num_replay_buffer_shards
-    return Actors.of(ReplayActor, shards, name="replay", placement=placement, **cfg.replay_options)
+    return Actors.of(
+        ReplayActor,
+        cfg.num_replay_buffer_shards,
+        name="replay",
+        placement=placement,
+        on_failure=keeper_policy(cfg),
+        **cfg.replay_options,
+    )
 
 
 class StoreToReplayBuffer(Operator[Any, Any]):
@@ -132,7 +139,7 @@ class UpdateReplayPriorities(Operator[Any, Any]):
         keys, errors = _errors_of(found)
         priorities, sources = np.abs(errors), ctx.sources
         for actor in sources:
-            own = keys >> KEY_BITS == actor.index if len(sources) > 1 else slice(None)
+            own = shard_of(keys) == actor.index if len(sources) > 1 else slice(None)
             if len(keys[own]):
                 ctx.send(actor, "update_priorities", keys[own], priorities[own])
         return item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError, RunError
 from rillflow.rl.config import AlgorithmConfig
 from rillflow.rl.devices import learner_devices
+from rillflow.rl.faults import worker_policy
 from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentWorkers
 from rillflow.rl.rollouts import ParallelRollouts
@@ -105,7 +107,8 @@ def run_job(
     workers, flow = job.build() if built is None else built
     told = Listeners(listeners)
     progress, history = Progress(), History()
-    run = flow.run(job.engine, seed=job.seed)
+    run = flow.run(job.engine, seed=job.seed, on_failure=worker_policy(job.config))
+    run.on_fault(_told)
     if keeper is not None and checkpoint is not None:
         keeper.restore(checkpoint, run, progress, flow)
         for row in rows_in(keeper.directory.metrics):
@@ -143,6 +146,10 @@ def run_job(
         raise
     told.on_end(ending.state)
     return Outcome(trained, ending.state)
+
+
+def _told(text: str) -> None:
+    warnings.warn(text, stacklevel=2)
 
 
 def _trained(workers: Any, run: Run[Any], history: list[dict[str, float]]) -> Any:

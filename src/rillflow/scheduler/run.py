@@ -248,6 +248,10 @@ class Run(Generic[T]):
         """Call `listener(actor, seq, metrics)` for metrics that travel with the answers."""
         self._scheduler.metrics_listeners.append(listener)
 
+    def on_fault(self, listener: Callable[[str], None]) -> None:
+        """Call `listener(text)` for each failure that the run goes on after, with what was done."""
+        self._scheduler.fleet.on_fault.append(listener)
+
     @property
     def shared(self) -> dict[str, Any]:
         """What operators of the driver share in this run, such as a learner, by key."""

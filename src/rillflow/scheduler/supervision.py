@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING
 
 from rillflow.errors import ActorStartError, OperatorError, UserFailure, WorkerLost
 from rillflow.scheduler.actor import Actor, Answer, Request
-from rillflow.types import Header
+from rillflow.types import Adaptive, Header
 
 if TYPE_CHECKING:
     from rillflow.scheduler.fleet import Fleet
+
+
+_WAY_OUT = " Policies on_failure='restart' and 'shrink' let a run go on."
+_AWAY = 0.5
+"""seconds by which a look may be late before it is the driver that was away"""
 
 
 class Supervision:
@@ -44,8 +49,11 @@ class Supervision:
             return
         actor.counters["errors"] += 1
         target.failures += 1
+        if failure.type_name == "Recycle" and actor.answered:
+            self._recycle(actor, failure, lambda: target.dropped(request, header, "recycled"))
+            return
         policy = actor.policy
-        reaction = policy.on_error
+        reaction = self._reaction(actor, failure)
         limits = {"retry": policy.max_retries, "drop": policy.max_drops}
         if target.failures > limits.get(reaction, sys.maxsize):
             reaction = "raise"  # so many failures in a row do not pass
@@ -54,6 +62,9 @@ class Supervision:
             return
         if reaction == "raise":
             fleet.errors.append(error)
+        else:
+            then = "is asked again" if reaction == "retry" else "goes on without that item"
+            self._tell(f"{actor.name} failed and {then}: {_brief(error)}")
         target.dropped(request, header, "retried" if reaction == "retry" else "error")
         fleet.leave_if_idle(actor)
 
@@ -68,10 +79,34 @@ class Supervision:
         where = f"{actor.name} > {failure.operator}" if failure.operator else actor.name
         error = OperatorError.build(failure, where, actor.name)
         mistaken = failure.type_name == "NoSuchMethod"  # a restart would not help
-        if actor.policy.on_error == "restart" and not mistaken:
+        if self._reaction(actor, failure) == "restart" and not mistaken:
             self._replace(actor, error, "restart")
         else:
             fleet.errors.append(error)
+
+    def _reaction(self, actor: Actor, failure: UserFailure) -> str:
+        """What the policy says of an exception; a mistake is raised at once."""
+        return "raise" if _is_mistake(actor, failure) else actor.policy.on_error
+
+    def _recycle(self, actor: Actor, failure: UserFailure, settle: Callable[[], None]) -> None:
+        """The actor asks to be made anew: that is no failure, and no limit counts it."""
+        fleet = self.fleet
+        actor.status = "waiting"
+        settle()
+        lost = fleet.take_down(actor)
+        actor.counters["errors"] -= 1
+        actor.counters["recycled"] += 1
+        fleet.counters["recycled"] += 1
+        self._tell(f"{actor.name} is made anew: {failure.message}")
+        actor.port.kill()
+        fleet.office.died(actor)
+        fleet.timers.at(fleet.engine.now(), lambda: self._revive(actor))
+        for request in lost:
+            request.target.dropped(request, None, "recycled")
+
+    def _tell(self, text: str) -> None:
+        for listener in self.fleet.on_fault:
+            listener(text)
 
     # -- the actor is gone ---------------------------------------------------------------------
 
@@ -86,13 +121,15 @@ class Supervision:
             error = ActorStartError.of(failure, actor.handle.group.name, actor.name)
         else:
             error = WorkerLost(
-                f"actor {actor.name!r} (incarnation {actor.incarnation}) was lost: {reason}. "
-                "Policies on_failure='restart' and 'shrink' let a run go on."
+                f"actor {actor.name!r} (incarnation {actor.incarnation}) was lost: {reason}."
+                f"{_WAY_OUT}"
             )
+        reaction: str = actor.policy.on_lost
         if actor.status == "leaving":
-            self._replace(actor, error, "leave")
-        else:
-            self._replace(actor, error, actor.policy.on_lost)
+            reaction = "leave"
+        elif failure is not None and _is_mistake(actor, failure):
+            reaction = "raise"  # a constructor that never worked will not work the next time
+        self._replace(actor, error, reaction)
 
     def _replace(
         self,
@@ -116,6 +153,7 @@ class Supervision:
                 fleet.errors.append(error)
             elif reaction == "shrink":
                 fleet.counters["shrunk"] += 1
+                self._tell(f"{_brief(error)}; the run goes on without {actor.name}")
                 self._raise_if_last(actor, error)
             self._announce_gone(actor)
         for request in lost:
@@ -123,13 +161,15 @@ class Supervision:
 
     def _restart(self, actor: Actor, error: Exception) -> None:
         fleet, policy, now = self.fleet, actor.policy, self.fleet.engine.now()
-        while actor.restarts and actor.restarts[0] < now - policy.window:
+        if policy.in_a_row and actor.answered:
+            actor.restarts.clear()
+        while actor.restarts and not policy.in_a_row and actor.restarts[0] < now - policy.window:
             actor.restarts.popleft()
         if len(actor.restarts) >= policy.max_restarts:
             fleet.retire(actor)
+            within = "in a row" if policy.in_a_row else f"within {policy.window:g} s"
             error.add_note(
-                f"given up on actor {actor.name!r}: restarted {len(actor.restarts)} times "
-                f"within {policy.window:g} s"
+                f"given up on actor {actor.name!r}: restarted {len(actor.restarts)} times {within}"
             )
             actor.lost = True
             fleet.errors.append(error)
@@ -138,6 +178,8 @@ class Supervision:
         pause = 0.0 if not actor.restarts else policy.backoff * 2 ** (len(actor.restarts) - 1)
         actor.restarts.append(now)
         actor.counters["restarts"] += 1
+        count = f"{len(actor.restarts)} of {policy.max_restarts}"
+        self._tell(f"{_brief(error)}; {actor.name} is restarted ({count} in a row)")
         actor.port.kill()
         fleet.office.died(actor)
         fleet.timers.at(now + pause, lambda: self._revive(actor))
@@ -166,26 +208,56 @@ class Supervision:
 
     def watch(self, actor: Actor) -> None:
         """Look again when the oldest request may be overdue."""
-        assert actor.policy.timeout is not None
-        actor.watched = True
-        due = self.fleet.engine.now() + actor.policy.timeout
-        self.fleet.timers.at(due, lambda: self._look(actor))
+        timeout = self.timeout_of(actor)
+        assert timeout is not None
+        if isinstance(actor.policy.timeout, Adaptive):
+            timeout = min(timeout, actor.policy.timeout.least)  # it may fall meanwhile
+        self._look_at(actor, self.fleet.engine.now() + timeout)
 
-    def _look(self, actor: Actor) -> None:
+    def timeout_of(self, actor: Actor) -> float | None:
+        """Seconds that a request of an actor may take; None: for ever."""
+        timeout = actor.policy.timeout
+        if isinstance(timeout, Adaptive):
+            return timeout.seconds(max(one.slowest for one in self.fleet.group(actor.group)))
+        return timeout
+
+    def _look_at(self, actor: Actor, due: float) -> None:
+        actor.watched = True
+        self.fleet.timers.at(due, lambda: self._look(actor, due))
+
+    def _look(self, actor: Actor, due: float) -> None:
         """Is the oldest request overdue? Its time runs from when the actor could turn to it."""
         actor.watched = False
-        timeout = actor.policy.timeout
+        timeout, now = self.timeout_of(actor), self.fleet.engine.now()
         owes = actor.requests or actor.mail.crowded
         if timeout is None or not owes or actor.status not in ("live", "leaving"):
             return
-        if not actor.started:  # a constructor may take as long as it needs
+        if actor.started:
+            issued = next(iter(actor.requests.values())).issued if actor.requests else 0.0
+            deadline, why = max(issued, actor.last_heard) + timeout, "no answer for"
+        elif actor.policy.start_timeout is None:  # a constructor may take as long as it needs
             self.watch(actor)
             return
-        issued = next(iter(actor.requests.values())).issued if actor.requests else 0.0
-        deadline = max(issued, actor.last_heard) + timeout
-        if deadline <= self.fleet.engine.now():
-            actor.counters["hung"] += 1
-            self.lost(actor, f"hung: no answer for {timeout} s", None)
         else:
-            actor.watched = True
-            self.fleet.timers.at(deadline, lambda: self._look(actor))
+            timeout = actor.policy.start_timeout
+            deadline, why = actor.begun + timeout, "its constructor has not returned for"
+        late = now - max(due, deadline)
+        if late > _AWAY:  # the driver itself was away: perhaps the request has only just left
+            self._look_at(actor, now + min(timeout, late))
+        elif deadline <= now:
+            actor.counters["hung"] += 1
+            self.lost(actor, f"hung: {why} {timeout:.3g} s", None)
+        else:
+            self._look_at(actor, deadline)
+
+
+def _is_mistake(actor: Actor, failure: UserFailure) -> bool:
+    """Whether an exception will come again whatever is done."""
+    policy = actor.policy
+    unproven = policy.trial and not (actor.proven or actor.answered)
+    return unproven or failure.type_name in policy.fatal
+
+
+def _brief(error: Exception) -> str:
+    """The first line of an error, for a sentence about it."""
+    return str(error).partition("\n")[0].removesuffix(_WAY_OUT).rstrip(". ")
