@@ -39,6 +39,9 @@ class Aggregator:
         self.version = 0
         self.steps = 0
         self.episodes: list[Any] = []
+        self.notes: list[str] = []
+        """what is to be told to the user"""
+        self.run.on_fault(self.notes.append)
 
     def sample(self) -> SampleBatch:
         """The next training batch of its workers."""
@@ -55,12 +58,17 @@ class Aggregator:
     def _record(self, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
         self.steps += metrics.get("steps", 0)
         self.episodes += metrics.get("episodes", ())
+        self.notes += [f"{actor}: {note}" for note in metrics.get("notes", ())]
 
     def pop_metrics(self) -> dict[str, Any] | None:
         """Steps made and episodes that ended in its workers since the last answer."""
         steps, self.steps = self.steps, 0
         episodes, self.episodes = self.episodes, []
-        return {"steps": steps, "episodes": episodes} if steps else None
+        notes = list(self.notes)
+        self.notes.clear()
+        if not steps and not notes:
+            return None
+        return {"steps": steps, "episodes": episodes, **({"notes": notes} if notes else {})}
 
     def get_state(self) -> dict[str, Any]:
         """That of the flow inside, with its workers."""

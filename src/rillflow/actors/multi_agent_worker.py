@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rillflow.actors.fragment import FragmentWriter
+from rillflow.actors.limits import Limits
 from rillflow.batch import Array, MultiAgentBatch
 from rillflow.envs.groups import make_multi_agent_envs
 from rillflow.policies.make import make_actor
@@ -41,12 +42,15 @@ class MultiAgentWorker:
         self.policies = {
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
         }
+        self.limits = Limits(next(iter(settings.values())), info)
+        self._step = self.limits.timed(self.envs.step)
         self.obs: Mapping[str, Array] = self.envs.reset()
         self.steps = 0
         self.total_steps = 0
 
     def sample(self) -> MultiAgentBatch:
         """The next fragment of each policy, from where the last one ended."""
+        self.limits.before_rollout()
         length = self.config.rollout_fragment_length
         index, total = self.info.index, self.total_steps
         epsilons = {name: cfg.exploration(index, total) for name, cfg in self.settings.items()}
@@ -56,13 +60,14 @@ class MultiAgentWorker:
                 name: policy.act(self.obs[name], epsilons[name])
                 for name, policy in self.policies.items()
             }
-            steps = self.envs.step({name: actions for name, (actions, _) in acts.items()})
+            steps = self._step({name: actions for name, (actions, _) in acts.items()})
             for name, step in steps.items():
                 fragments[name].write(self.obs[name], *acts[name], step)
             self.obs = {name: step.obs for name, step in steps.items()}
         made = length * self.config.num_envs_per_worker
         self.steps += made
         self.total_steps += made
+        self.limits.after_rollout()
         return MultiAgentBatch({name: f.finish(self.obs[name]) for name, f in fragments.items()})
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Array]]) -> None:

@@ -12,13 +12,9 @@ from rillflow.replay import PrioritizedReplayBuffer, ReplayBuffer
 from rillflow.rl.transitions import transitions
 from rillflow.types import ActorInfo
 
-_ROW_BITS, _LIFE_BITS = 40, 10
-"""a key: the index of the replay actor, its incarnation, a count of rows in the lowest bits"""
-
-
-def shard_of(keys: Array) -> Array:
-    """The indices of the replay actors whose rows have these keys."""
-    return keys >> (_ROW_BITS + _LIFE_BITS)
+KEY_BITS, ROW_BITS = 50, 40
+"""a key: above the first so many bits the index of the replay actor, above the second so many its
+incarnation, below a count of rows"""
 
 
 class ReplayActor:
@@ -53,8 +49,8 @@ class ReplayActor:
         self.train_batch_size = train_batch_size
         self.n_step = n_step
         self.gamma = gamma
-        life = info.incarnation % (1 << _LIFE_BITS)
-        self.first_key = ((info.index << _LIFE_BITS) + life) << _ROW_BITS
+        life = info.incarnation % (1 << KEY_BITS - ROW_BITS)
+        self.first_key = (info.index << KEY_BITS) + (life << ROW_BITS)
         self.strangers = 0
         """priorities for rows of an earlier incarnation, which are not the rows it has now"""
         self.buffer: ReplayBuffer
@@ -88,7 +84,7 @@ class ReplayActor:
         """New priorities of rows by their keys; rows that have left meanwhile are passed over, and
         so are those that an earlier incarnation had: its priorities say nothing of these rows."""
         keys, priorities = np.asarray(keys), np.asarray(priorities)
-        own = keys >> _ROW_BITS == self.first_key >> _ROW_BITS
+        own = keys >> ROW_BITS == self.first_key >> ROW_BITS
         if not own.all():
             self.strangers += int(np.count_nonzero(~own))
             keys, priorities = keys[own], priorities[own]

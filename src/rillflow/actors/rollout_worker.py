@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rillflow.actors.fragment import FragmentWriter
+from rillflow.actors.limits import Limits
 from rillflow.batch import Array, SampleBatch
 from rillflow.envs.make import make_envs
 from rillflow.envs.vector import Envs
@@ -35,6 +36,8 @@ class RolloutWorker:
         self.envs: Envs = make_envs(
             config.env, config.num_envs_per_worker, seed=info.seed, env_config=config.env_config
         )
+        self.limits = Limits(config, info)
+        self._step = self.limits.timed(self.envs.step)
         self.policy: Any = make_actor(spec, info.seed)
         self.obs: Array = self.envs.reset()
         self.memory: Array | None = None
@@ -54,6 +57,7 @@ class RolloutWorker:
 
     def sample(self) -> SampleBatch:
         """The next fragment, from where the last one ended."""
+        self.limits.before_rollout()
         epsilon = self.config.exploration(self.info.index, self.total_steps)
         fragment = FragmentWriter(self.config.rollout_fragment_length)
         before = self.memory
@@ -64,6 +68,7 @@ class RolloutWorker:
         batch = fragment.finish(self.obs, before)
         self.steps += batch.steps
         self.total_steps += batch.steps
+        self.limits.after_rollout()
         return batch
 
     def _act(self, fragment: FragmentWriter, epsilon: float) -> None:
@@ -72,7 +77,7 @@ class RolloutWorker:
             began = clock()
             actions, logp = self.policy.act(self.obs, epsilon)
             acted = clock()
-            step = self.envs.step(actions)
+            step = self._step(actions)
             acting, stepping = acting + acted - began, stepping + clock() - acted
             fragment.write(self.obs, actions, logp, step)
             self.obs = step.obs
@@ -86,7 +91,7 @@ class RolloutWorker:
                 self.obs, self.memory, self.starts, epsilon
             )
             acted = clock()
-            step = self.envs.step(actions)
+            step = self._step(actions)
             acting, stepping = acting + acted - began, stepping + clock() - acted
             fragment.write(self.obs, actions, logp, step, starts=self.starts)
             self.obs, self.starts = step.obs, step.starts
@@ -128,7 +133,11 @@ class RolloutWorker:
         if not steps:
             return None
         seconds, self.seconds = self.seconds, dict.fromkeys(self.seconds, 0.0)
-        return {"steps": steps, "episodes": self.envs.pop_episodes(), "seconds": seconds}
+        told = {"steps": steps, "episodes": self.envs.pop_episodes(), "seconds": seconds}
+        failures, notes = self.envs.pop_failures()
+        if failures:
+            told |= {"counters": {"env_failures": failures}, "notes": notes}
+        return told
 
     def get_state(self) -> dict[str, Any]:
         """All that the next fragments depend on; the environments' part is as exact as they are."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.actors.replay_actor import ReplayActor, shard_of
+from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
 from rillflow.batch import Array, SampleBatch
 from rillflow.errors import RunError
 from rillflow.flows.flow import Flow
@@ -139,7 +139,7 @@ class UpdateReplayPriorities(Operator[Any, Any]):
         keys, errors = _errors_of(found)
         priorities, sources = np.abs(errors), ctx.sources
         for actor in sources:
-            own = shard_of(keys) == actor.index if len(sources) > 1 else slice(None)
+            own = keys >> KEY_BITS == actor.index if len(sources) > 1 else slice(None)
             if len(keys[own]):
                 ctx.send(actor, "update_priorities", keys[own], priorities[own])
         return item

@@ -126,6 +126,7 @@ def run_job(
     try:
         with run, Waits(run, interrupts) as waits:
             run.on_metrics(progress.record)
+            run.on_metrics(_noted)
             if keeper is not None:
                 keeper.begin(run, progress, waits, trained_so_far)
             told.on_start(run, flow)
@@ -146,6 +147,12 @@ def run_job(
         raise
     told.on_end(ending.state)
     return Outcome(trained, ending.state)
+
+
+def _noted(actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
+    """What an actor has to say to the user."""
+    for note in metrics.get("notes", ()):
+        _told(f"{actor}: {note}")
 
 
 def _told(text: str) -> None:

@@ -29,6 +29,8 @@ class Supervision:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
+        self._news: list[str] = []
+        """what is to be told when all is in order again"""
 
     # -- user code raised ----------------------------------------------------------------------
 
@@ -47,11 +49,11 @@ class Supervision:
         if here and failure.type_name == "KeyboardInterrupt":
             target.dropped(request, header, "interrupted")  # the user has the interrupt already
             return
-        actor.counters["errors"] += 1
-        target.failures += 1
         if failure.type_name == "Recycle" and actor.answered:
             self._recycle(actor, failure, lambda: target.dropped(request, header, "recycled"))
             return
+        actor.counters["errors"] += 1
+        target.failures += 1
         policy = actor.policy
         reaction = self._reaction(actor, failure)
         limits = {"retry": policy.max_retries, "drop": policy.max_drops}
@@ -60,13 +62,16 @@ class Supervision:
         if reaction in ("restart", "shrink"):
             self._replace(actor, error, reaction, lambda: target.dropped(request, header, "error"))
             return
+        told = ""
         if reaction == "raise":
             fleet.errors.append(error)
         else:
             then = "is asked again" if reaction == "retry" else "goes on without that item"
-            self._tell(f"{actor.name} failed and {then}: {_brief(error)}")
+            told = f"{actor.name} failed and {then}: {_brief(error)}"
         target.dropped(request, header, "retried" if reaction == "retry" else "error")
         fleet.leave_if_idle(actor)
+        if told:
+            self._tell(told)
 
     def message_failed(self, actor: Actor, failure: UserFailure) -> None:
         """A message's handler raised: there is no item to drop, and nobody to ask again."""
@@ -94,15 +99,14 @@ class Supervision:
         actor.status = "waiting"
         settle()
         lost = fleet.take_down(actor)
-        actor.counters["errors"] -= 1
         actor.counters["recycled"] += 1
         fleet.counters["recycled"] += 1
-        self._tell(f"{actor.name} is made anew: {failure.message}")
         actor.port.kill()
         fleet.office.died(actor)
         fleet.timers.at(fleet.engine.now(), lambda: self._revive(actor))
         for request in lost:
             request.target.dropped(request, None, "recycled")
+        self._tell(f"{actor.name} is made anew: {failure.message}")
 
     def _tell(self, text: str) -> None:
         for listener in self.fleet.on_fault:
@@ -153,11 +157,14 @@ class Supervision:
                 fleet.errors.append(error)
             elif reaction == "shrink":
                 fleet.counters["shrunk"] += 1
-                self._tell(f"{_brief(error)}; the run goes on without {actor.name}")
+                self._news.append(f"{_brief(error)}; the run goes on without {actor.name}")
                 self._raise_if_last(actor, error)
             self._announce_gone(actor)
         for request in lost:
             request.target.dropped(request, None, "worker_lost")
+        news, self._news = self._news, []
+        for text in news:  # last: who listens may raise
+            self._tell(text)
 
     def _restart(self, actor: Actor, error: Exception) -> None:
         fleet, policy, now = self.fleet, actor.policy, self.fleet.engine.now()
@@ -178,11 +185,12 @@ class Supervision:
         pause = 0.0 if not actor.restarts else policy.backoff * 2 ** (len(actor.restarts) - 1)
         actor.restarts.append(now)
         actor.counters["restarts"] += 1
-        count = f"{len(actor.restarts)} of {policy.max_restarts}"
-        self._tell(f"{_brief(error)}; {actor.name} is restarted ({count} in a row)")
         actor.port.kill()
         fleet.office.died(actor)
         fleet.timers.at(now + pause, lambda: self._revive(actor))
+        within = "in a row" if policy.in_a_row else f"within {policy.window:g} s"
+        count = f"{len(actor.restarts)} of {policy.max_restarts} {within}"
+        self._news.append(f"{_brief(error)}; {actor.name} is restarted ({count})")
 
     def _revive(self, actor: Actor) -> None:
         if actor.status != "waiting":
