@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rillflow.actors.rollout_worker import RolloutWorker
 from rillflow.algorithms import ppo
 from rillflow.envs import mending
 from rillflow.envs.checks import EnvError
 from rillflow.envs.make import make_envs
-from rillflow.rl.transitions import transitions
+from rillflow.experience.transitions import transitions
+from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo
 
@@ -161,8 +161,7 @@ def test_what_fails_in_the_first_steps_is_a_mistake() -> None:
 def test_what_fails_often_is_a_mistake_too() -> None:
     sampler, _ = worker(tuple(range(55, 200, 2)))
     with pytest.raises(ValueError, match="the simulator broke"):
-        for _ in range(3):
-            sampler.sample()
+        [sampler.sample() for _ in range(3)]
     assert 1 <= sampler.envs.pop_failures()[0] <= 5
 
 
@@ -175,8 +174,7 @@ def test_a_broken_promise_is_not_mended() -> None:
     envs = make_envs(lambda: Short((), 0, []), 2)
     envs.reset()
     with pytest.raises(EnvError, match="expected shape"):
-        for _ in range(80):
-            envs.step(np.zeros(2, int))
+        [envs.step(np.zeros(2, int)) for _ in range(80)]
 
 
 def test_time_limits_count_from_the_new_beginning() -> None:
