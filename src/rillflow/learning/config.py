@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from rillflow.callables import label_of
 from rillflow.errors import BuildError
-from rillflow.learning import faults
+from rillflow.learning import fault_settings
 from rillflow.learning.fields import type_problems
 from rillflow.learning.tuned import tuned
 from rillflow.policies.spec import PolicySpec
@@ -200,7 +200,7 @@ class AlgorithmConfig:
             wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
         if self.grad_clip is not None and not self.grad_clip > 0:
             wrong.append(f"grad_clip must be above 0, or None, got {self.grad_clip!r}")
-        wrong += faults.problems(self)
+        wrong += fault_settings.problems(self)
         if wrong:
             raise refused(type(self), wrong)
 

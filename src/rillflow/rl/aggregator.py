@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rillflow.experience.batch import Array, SampleBatch
-from rillflow.learning.faults import worker_policy
+from rillflow.rl.faults import worker_policy
 from rillflow.rl.rollouts import ConcatBatches, ParallelRollouts
 from rillflow.rl.weights import Published, UpdateWorkerWeights
 from rillflow.rl.workers import Share

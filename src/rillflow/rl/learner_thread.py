@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from rillflow.graph.handles import Background, Queue
-from rillflow.learning.faults import learner_policy
 from rillflow.learning.make_learner import AnyLearner, make_learner, numpy_twin
 from rillflow.learning.results import Learned
+from rillflow.rl.faults import learner_policy
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, Placement

@@ -9,7 +9,7 @@ from typing import Any
 
 from rillflow.errors import BuildError, Recycle
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.faults import bytes_of
+from rillflow.learning.fault_settings import bytes_of
 from rillflow.types import ActorInfo
 
 _MIB = 2**20

@@ -13,9 +13,9 @@ from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.sources import from_actors
 from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
-from rillflow.learning.faults import keeper_policy
 from rillflow.learning.q_learning import QConfig
 from rillflow.learning.results import RowStats
+from rillflow.rl.faults import keeper_policy
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.replay_actor import KEY_BITS, ReplayActor
 from rillflow.rl.train import learner_of

@@ -11,8 +11,8 @@ from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError, RunError
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.devices import learner_devices
-from rillflow.learning.faults import worker_policy
 from rillflow.results.trained import Trained, TrainedAgents
+from rillflow.rl.faults import worker_policy
 from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentWorkers
 from rillflow.rl.rollouts import ParallelRollouts
