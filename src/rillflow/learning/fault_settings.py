@@ -10,6 +10,8 @@ from rillflow.errors import BuildError
 if TYPE_CHECKING:
     from rillflow.learning.config import AlgorithmConfig
 
+FAULT_SETTINGS = ("on_failure", "max_restarts", "worker_timeout", "env_timeout", "worker_memory")
+"""settings that a run which goes on may change: they say nothing of what is learned"""
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 

@@ -16,6 +16,9 @@ from rillflow.rl.weights import Published, UpdateWorkerWeights
 from rillflow.rl.workers import Share
 from rillflow.types import ActorInfo
 
+_PATIENCE = 4.0
+"""seconds for which its workers' states are waited for: less than the driver waits for its own"""
+
 
 class Aggregator:
     """Stands for a share of the workers: samples whole training batches, passes weights on.
@@ -72,7 +75,8 @@ class Aggregator:
 
     def get_state(self) -> dict[str, Any]:
         """That of the flow inside, with its workers."""
-        return {"run": self.run.get_state(), "version": self.version}
+        taken = self.run.get_state(timeout=_PATIENCE, partial=True)
+        return {"run": taken, "version": self.version}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from there; before the first sample."""
