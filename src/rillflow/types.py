@@ -124,7 +124,8 @@ class FailurePolicy:
     window: float = 60.0
     """seconds over which restarts are counted"""
     in_a_row: bool = False
-    """whether an actor that has answered since its last restart begins its count of them anew"""
+    """whether an actor that was lost after it had answered begins its count of restarts anew; what
+    raises is counted in any case"""
     backoff: float = 0.1
     """seconds before the second restart in a row; doubled each time; the first is at once"""
     timeout: float | Adaptive | None = None

@@ -31,6 +31,8 @@ class Mending:
     """
 
     def __init__(self, make: Callable[[int], Any] | None) -> None:
+        self.allowed = False
+        """whether to: else what a copy raises is raised"""
         self.count = 0
         """failures so far"""
         self.seed = 0
@@ -57,7 +59,7 @@ class Mending:
         Raises:
             EnvError: failures are not rare, or no reset works.
         """
-        if (self.count + 1) * _RARE > steps:
+        if not self.allowed or (self.count + 1) * _RARE > steps:
             raise error
         self.count += 1
         if self.count < 4 or str(self.count).rstrip("0") in ("1", "3"):

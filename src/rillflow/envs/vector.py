@@ -207,6 +207,14 @@ class Envs:
         """Return and length of each episode that ended since the last call (before clipping)."""
         return self._episodes.pop()
 
+    def mend(self) -> None:
+        """From now on a copy that raises, now and then, is reset alone.
+
+        A vector environment of one piece cannot be mended: what it raises is raised.
+        """
+        if self._mends:
+            self.vector.mending.allowed = True
+
     def pop_failures(self) -> tuple[int, list[str]]:
         """How many copies failed and began anew since the last call, and what is told of them."""
         found: tuple[int, list[str]] = self.vector.mending.pop() if self._mends else (0, [])

@@ -41,7 +41,8 @@ class AlgorithmConfig:
     """when a worker fails or is lost: restart it, retry (ask it again), shrink (go on without it),
     drop (go on without that item), or raise: the run ends"""
     max_restarts: int = 5
-    """restarts of one worker in a row, with no answer between them, before the run ends"""
+    """restarts of one worker within a minute, before the run ends; if it is lost after it has
+    answered, and does not raise, they are counted from there"""
     worker_timeout: float | None = None
     """seconds that a worker, a replay actor or the learner may take to answer before it is
     replaced; 0: for ever; none: 20 times the slowest answer so far, but a minute at least"""

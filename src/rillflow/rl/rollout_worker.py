@@ -36,6 +36,8 @@ class RolloutWorker:
         self.envs: Envs = make_envs(
             config.env, config.num_envs_per_worker, seed=info.seed, env_config=config.env_config
         )
+        if config.on_failure != "raise":
+            self.envs.mend()
         self.limits = Limits(config, info)
         self._step = self.limits.timed(self.envs.step)
         self.policy: Any = make_actor(spec, info.seed)

@@ -168,15 +168,16 @@ class Supervision:
 
     def _restart(self, actor: Actor, error: Exception) -> None:
         fleet, policy, now = self.fleet, actor.policy, self.fleet.engine.now()
-        if policy.in_a_row and actor.answered:
+        lost = isinstance(error, WorkerLost)  # what raises again and again is not bad luck
+        if policy.in_a_row and lost and actor.answered:
             actor.restarts.clear()
-        while actor.restarts and not policy.in_a_row and actor.restarts[0] < now - policy.window:
+        while actor.restarts and actor.restarts[0] < now - policy.window:
             actor.restarts.popleft()
         if len(actor.restarts) >= policy.max_restarts:
             fleet.retire(actor)
-            within = "in a row" if policy.in_a_row else f"within {policy.window:g} s"
             error.add_note(
-                f"given up on actor {actor.name!r}: restarted {len(actor.restarts)} times {within}"
+                f"given up on actor {actor.name!r}: restarted {len(actor.restarts)} times "
+                f"within {policy.window:g} s"
             )
             actor.lost = True
             fleet.errors.append(error)
@@ -188,8 +189,7 @@ class Supervision:
         actor.port.kill()
         fleet.office.died(actor)
         fleet.timers.at(now + pause, lambda: self._revive(actor))
-        within = "in a row" if policy.in_a_row else f"within {policy.window:g} s"
-        count = f"{len(actor.restarts)} of {policy.max_restarts} {within}"
+        count = f"{len(actor.restarts)} of {policy.max_restarts}"
         self._news.append(f"{_brief(error)}; {actor.name} is restarted ({count})")
 
     def _revive(self, actor: Actor) -> None:

@@ -172,8 +172,17 @@ def test_a_broken_promise_is_not_mended() -> None:
             return (obs[:2] if self.life == 70 else obs, *rest)
 
     envs = make_envs(lambda: Short((), 0, []), 2)
+    envs.mend()
     envs.reset()
     with pytest.raises(EnvError, match="expected shape"):
+        [envs.step(np.zeros(2, int)) for _ in range(80)]
+
+
+def test_only_who_asks_for_it_has_copies_mended() -> None:
+    """An evaluation wants to know."""
+    envs = make_envs(lambda: Counting((70,), 0, []), 2)
+    envs.reset()
+    with pytest.raises(ValueError, match="the simulator broke"):
         [envs.step(np.zeros(2, int)) for _ in range(80)]
 
 
@@ -187,6 +196,7 @@ def test_time_limits_count_from_the_new_beginning() -> None:
         return gymnasium.wrappers.TimeLimit(inner, 30)
 
     envs = make_envs(make, 4)
+    envs.mend()
     envs.reset()
     truncated = np.array([envs.step(np.zeros(4, int)).truncated for _ in range(90)])
     others = np.flatnonzero(truncated[:, 1]).tolist()
@@ -197,6 +207,7 @@ def test_time_limits_count_from_the_new_beginning() -> None:
 
 def test_few_of_many_failures_are_told() -> None:
     mend = mending.Mending(None)
+    mend.allowed = True
     told = []
     for _ in range(1000):
         mend.reset([_Fine()], 0, mending.EnvFailed("broke"), 10**9)
