@@ -17,6 +17,7 @@ from rillflow.learning.make_learner import make_learner
 from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
+from rillflow.rl.limits import Limits
 from rillflow.types import ActorInfo
 
 _LONG = 10**12
@@ -36,6 +37,10 @@ class RolloutWorker:
         self.envs: Envs = make_envs(
             config.env, config.num_envs_per_worker, seed=info.seed, env_config=config.env_config
         )
+        if config.on_failure != "raise":
+            self.envs.mend()
+        self.limits = Limits(config, info)
+        self._step = self.limits.timed(self.envs.step)
         self.policy: Any = make_actor(spec, info.seed)
         self.obs: Array = self.envs.reset()
         self.memory: Array | None = None
@@ -57,6 +62,7 @@ class RolloutWorker:
 
     def sample(self) -> SampleBatch:
         """The next fragment, from where the last one ended."""
+        self.limits.before_rollout()
         self.exploring.start(self.total_steps)
         fragment = FragmentWriter(self.config.rollout_fragment_length)
         before = self.memory
@@ -67,19 +73,24 @@ class RolloutWorker:
         batch = fragment.finish(self.obs, before)
         self.steps += batch.steps
         self.total_steps += batch.steps
+        self.limits.after_rollout()
         return batch
 
     def _act(self, fragment: FragmentWriter) -> None:
         clock, acting, stepping = time.perf_counter, 0.0, 0.0
         act, policy = self.exploring.act, self.policy
+        looks = self.exploring.explorer.looks_at_starts
         for _ in range(fragment.length):
             began = clock()
             actions, logp, more = act(policy, self.obs, self.starts)
             acted = clock()
-            step = self.envs.step(actions)
+            step = self._step(actions)
             acting, stepping = acting + acted - began, stepping + clock() - acted
             fragment.write(self.obs, actions, logp, step, **more)
-            self.obs, self.starts = step.obs, step.starts
+            self.obs = step.obs
+            if looks:
+                self.starts = step.starts
+        self.starts = step.starts
         self._took(acting, stepping)
 
     def _act_and_remember(self, fragment: FragmentWriter) -> None:
@@ -90,7 +101,7 @@ class RolloutWorker:
                 self.obs, self.memory, self.starts, self.exploring.rate
             )
             acted = clock()
-            step = self.envs.step(actions)
+            step = self._step(actions)
             acting, stepping = acting + acted - began, stepping + clock() - acted
             fragment.write(self.obs, actions, logp, step, starts=self.starts)
             self.obs, self.starts = step.obs, step.starts
@@ -132,7 +143,11 @@ class RolloutWorker:
         if not steps:
             return None
         seconds, self.seconds = self.seconds, dict.fromkeys(self.seconds, 0.0)
-        return {"steps": steps, "episodes": self.envs.pop_episodes(), "seconds": seconds}
+        told = {"steps": steps, "episodes": self.envs.pop_episodes(), "seconds": seconds}
+        failures, notes = self.envs.pop_failures()
+        if failures:
+            told |= {"counters": {"env_failures": failures}, "notes": notes}
+        return told
 
     def get_state(self) -> dict[str, Any]:
         """All that the next fragments depend on; the environments' part is as exact as they are."""
