@@ -106,6 +106,11 @@ class AlgorithmConfig(metaclass=_Settings):
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
     """what learns: torch; numpy, for an mlp on the processor; auto: numpy where it can"""
+    source: Callable[..., Any] | None = None
+    """`source(worker)` gives the batches to learn from, in each worker; None: rollouts in the
+    environment"""
+    compile: bool = False
+    """whether torch compiles the learner's networks; it takes a minute at first"""
     update: Callable[..., Any] | None = None
     """`update(m, rows, cfg)` yields steps to learn by; None: the algorithm's own"""
     prepare: Callable[..., Any] | None = None
