@@ -83,6 +83,14 @@ class NotReady(Exception):  # noqa: N818 - a signal, like StopIteration
     """
 
 
+class Recycle(Exception):  # noqa: N818 - a signal, like StopIteration
+    """Raised by an actor's method to say: make me anew, for a reason that is no failure.
+
+    An actor that has grown too large says so before it begins its next item: the request is asked
+    of its next incarnation, at once, and no limit of restarts counts it.
+    """
+
+
 @dataclass(frozen=True)
 class UserFailure:
     """An exception of user code as plain data, so that it survives any process boundary."""

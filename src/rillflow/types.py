@@ -91,6 +91,22 @@ Reaction = Literal["raise", "drop", "retry", "restart", "shrink"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """A deadline that follows what was measured: a multiple of the slowest answer of the group."""
+
+    times: float = 20.0
+    """as many times the slowest answer that any actor of the group has given"""
+    least: float = 60.0
+    """seconds that the deadline never falls below"""
+    first: float = 600.0
+    """seconds for an actor of a group of which nobody has ever answered"""
+
+    def seconds(self, slowest: float) -> float:
+        """The deadline; `slowest` is 0 before the first answer."""
+        return max(self.least, self.times * slowest) if slowest else max(self.least, self.first)
+
+
+@dataclass(frozen=True, kw_only=True)
 class FailurePolicy:
     """What a run does when user code raises in an actor, or when the actor itself is lost."""
 
@@ -107,10 +123,23 @@ class FailurePolicy:
     """restarts of one actor within `window` before its last error is raised"""
     window: float = 60.0
     """seconds over which restarts are counted"""
+    in_a_row: bool = False
+    """whether an actor that was lost after it had answered begins its count of restarts anew; what
+    raises is counted in any case"""
     backoff: float = 0.1
     """seconds before the second restart in a row; doubled each time; the first is at once"""
-    timeout: float | None = None
+    timeout: float | Adaptive | None = None
     """seconds a request may take before the actor counts as hung and is killed"""
+    start_timeout: float | None = None
+    """seconds a constructor may take before the actor counts as hung, if requests have a limit"""
+    trial: bool = False
+    """whether an exception is raised, whatever `on_error` says, as long as the actor has answered
+    nothing in any of its incarnations: what fails from the start is a mistake, and stays broken"""
+    fatal: tuple[str, ...] = ()
+    """names of exceptions that are always raised: they tell of a mistake, not of a fault"""
+    snapshot: float | None = None
+    """seconds between two snapshots of a background operator in a process, from the newest of
+    which a restarted one goes on; None: a restarted one begins anew"""
 
     @staticmethod
     def of(policy: FailurePolicy | Reaction | None) -> FailurePolicy:

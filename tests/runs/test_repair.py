@@ -190,11 +190,11 @@ def test_a_job_can_have_another_number_of_workers(saved: RunDirectory) -> None:
     """Everything else stays as it was."""
     was = job_of(saved).config
     for number in (0, 1, 5):
-        config = job_of(saved, num_workers=number).config
+        config = job_of(saved, settings={"num_workers": number}).config
         assert config.num_workers == number
         assert type(config)(**{**vars(config), "num_workers": was.num_workers}) == was
     with pytest.raises(rf.BuildError, match="num_workers must be at least 0"):
-        job_of(saved, num_workers=-1)
+        job_of(saved, settings={"num_workers": -1})
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -120,6 +120,7 @@ class Display(Listener):
             parts += ["", _operators(status, width, self._most_operators())]
             if status["seconds"]:  # on `sim` work may take no time: then nothing is busy
                 parts += [Text(status["verdict"], style="yellow")]
+        parts += [Text(line, style="red", no_wrap=True) for line in _silent(status)]
         parts += [Text(note, style="dim", no_wrap=True) for note in self._notes()]
         return Group(*parts)
 
@@ -194,6 +195,14 @@ class Display(Listener):
         if self.stopping:
             return [*self.notes, "stopping after this update; Ctrl-C again stops now"]
         return [*self.notes, "Ctrl-C finishes the update, saves and stops"]
+
+
+def _silent(status: Mapping[str, Any]) -> list[str]:
+    """Who has not answered for long, unless the verdict says so already."""
+    names = [f"{one['name']} for {one['seconds']:.0f} s" for one in status.get("waiting", ())]
+    if not names or status.get("verdict", "").startswith("Waiting"):
+        return []
+    return [f"waiting for {', '.join(names)}; the others go on"]
 
 
 def _painted(line: str, margin: int) -> Text:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LOOKS = 100
 """at checkpoints that the run has replaced by newer ones before they could be read"""
-_UNNEEDED = ("update", "prepare")
+_UNNEEDED = ("update", "prepare", "source")
 """settings that only training needs: their code is not imported to act"""
 
 

@@ -201,7 +201,7 @@ def _add_settings(parser: Parser, settings: Sequence[Setting]) -> None:
     by_group: dict[str, list[Setting]] = {}
     for setting in settings:
         by_group.setdefault(setting.group, []).append(setting)
-    general = [name for name in ("rollouts", "learning", "network") if name in by_group]
+    general = [name for name in ("rollouts", "faults", "learning", "network") if name in by_group]
     own = [name for name in by_group if name not in general]
     for title in [*reversed(own), *general]:
         group = parser.add_argument_group(title)

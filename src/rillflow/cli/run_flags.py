@@ -65,6 +65,33 @@ def add_checkpoint_flags(parser: Parser) -> None:
     )
 
 
+_FAULTS = {
+    "on_failure": ("WHAT", "of a worker: restart, retry, shrink, drop or raise"),
+    "max_restarts": ("N", "of one worker in a row, before the run ends"),
+    "worker_timeout": ("SECONDS", "for one answer; 0: for ever; none: by what was measured"),
+    "env_timeout": ("SECONDS", "for one step of a worker's environments; none: no limit"),
+    "worker_memory": ("SIZE", "at which a worker is replaced, such as 2GiB; none: no limit"),
+}
+
+
+def add_fault_flags(parser: Parser) -> None:
+    """What a run that goes on does from now on when its parts fail."""
+    group = parser.add_argument_group("faults (default: as the run was)")
+    for name, (metavar, text) in _FAULTS.items():
+        flag = "--" + name.replace("_", "-")
+        group.add_argument(flag, dest=name, metavar=metavar, help=text)
+
+
+def fault_settings(options: Any) -> dict[str, Any]:
+    """Those of them that were given."""
+    from rillflow.cli.settings import parse_value, settings_of
+    from rillflow.learning.config import AlgorithmConfig
+
+    hints = {setting.name: setting.hint for setting in settings_of(AlgorithmConfig)}
+    given = {name: getattr(options, name) for name in _FAULTS}
+    return {n: parse_value(hints[n], text) for n, text in given.items() if text is not None}
+
+
 def add_engine_flags(group: Any, usual: str = "local") -> None:
     """Where it runs."""
     group.add_argument(

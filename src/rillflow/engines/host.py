@@ -281,7 +281,8 @@ class Host:
     def _metrics(self) -> dict[str, Any] | None:
         metrics = self._pop_metrics() if self._pop_metrics is not None else None
         if self.counters:
-            metrics = {**(metrics or {}), "counters": self.counters}
+            metrics = dict(metrics or {})
+            metrics["counters"] = {**metrics.get("counters", {}), **self.counters}
             self.counters = {}
         return metrics or None
 

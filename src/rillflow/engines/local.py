@@ -34,6 +34,12 @@ _GRACE = 0.5
 """seconds an actor has to close itself before its process group is killed"""
 
 
+_HINTS: dict[int, str] = {
+    signal.SIGALRM: ", its alarm: a step of its environments took longer than env_timeout",
+    signal.SIGKILL: " (by somebody, or because the machine ran out of memory)",
+}
+
+
 class Local(Engine):
     """The local engine. `threads` caps the threads of numerical libraries in a worker."""
 
@@ -228,7 +234,7 @@ class Local(Engine):
         kill_group(process)
         code = process.process.wait() if code is None else code
         how = (
-            f"was killed by {signal.Signals(-code).name}"
+            f"was killed by {signal.Signals(-code).name}{_HINTS.get(-code, '')}"
             if code < 0
             else f"exited with code {code}"
         )

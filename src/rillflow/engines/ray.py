@@ -24,11 +24,12 @@ import logging
 import os
 import pickle
 import queue
+import signal
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import cloudpickle
@@ -219,7 +220,8 @@ class RayEngine(Engine):
             for variable in _QUIET:
                 os.environ.setdefault(variable, "0")
         try:
-            ray.init(**(options | self.init_options))
+            with _own_handlers():
+                ray.init(**(options | self.init_options))
         except Exception as error:
             what = "start Ray" if self._alone else f"connect to Ray at {address!r}"
             raise EngineError(f"cannot {what}: {error}") from error
@@ -341,6 +343,18 @@ class RayEngine(Engine):
     def _lost(self, actor: RayActor, why: str, failure: UserFailure | None = None) -> list[Event]:
         actor.kill()  # the actor may only be out of reach
         return [Lost(actor.name, actor.incarnation, why, failure)]
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """What the user does on a signal stays: Ray would end the process on SIGTERM instead."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in before.items():
+            if callable(handler) and handler is not signal.getsignal(number):
+                signal.signal(number, handler)
 
 
 def _options(resources: Mapping[str, float]) -> dict[str, Any]:

@@ -22,6 +22,10 @@ class EnvError(RunError):
     """An environment raised, or returned what its spaces or the Gymnasium contract forbid."""
 
 
+class EnvFailed(EnvError):  # noqa: N818 - what it is
+    """An environment raised: unlike a broken promise, that may pass."""
+
+
 def where(name: str, index: int | None = None, step: int | None = None) -> str:
     """The beginning of every message: which environment, which copy of it, when."""
     copy = "" if index is None else f" (index {index})"
@@ -31,14 +35,14 @@ def where(name: str, index: int | None = None, step: int | None = None) -> str:
 
 def raised(
     error: Exception, doing: str, name: str, index: int | None = None, step: int | None = None
-) -> EnvError:
+) -> EnvFailed:
     """The error for user code that raised: its type, its words and its own line.
 
     It is an instance of that type too, so that whoever expects it can still catch it.
     """
     text = f"{where(name, index, step)} raised {type(error).__name__} in {doing}: {error}"
     frame = user_frame(error)
-    return dual_error(EnvError, f"{text}\n  your code: {frame}" if frame else text, error)
+    return dual_error(EnvFailed, f"{text}\n  your code: {frame}" if frame else text, error)
 
 
 def method_of(env: Any, name: str) -> str:

@@ -36,6 +36,11 @@ class Episodes:
         self._returns[rows] = 0.0
         self._lengths[rows] = 0
 
+    def forget(self, failed: Bools) -> None:
+        """Episodes that their environments could not finish: their returns are nobody's."""
+        self._returns[failed] = 0.0
+        self._lengths[failed] = 0
+
     def pop(self) -> list[tuple[float, int]]:
         """Return and length of each episode that ended since the last call."""
         ended = self._all_ended()

@@ -14,6 +14,7 @@ import numpy as np
 
 from rillflow.envs.checks import (
     EnvError,
+    EnvFailed,
     flag_mismatch,
     method_of,
     mismatch,
@@ -67,7 +68,7 @@ class Guard(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.check(result)
         return result
 
-    def complaint(self, error: Exception) -> EnvError:
+    def complaint(self, error: Exception) -> EnvFailed:
         """What is said of an error that the environment raised in its last step."""
         return raised(error, "step", self._name, self._index, self._steps)
 

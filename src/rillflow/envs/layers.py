@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from rillflow.envs.checks import EnvFailed, raised
 from rillflow.envs.guard import Guard
 
 _HAS_SEEN: dict[type, Callable[[Any], bool]] = {
@@ -106,8 +107,21 @@ class Passed:
             if guard is not None:
                 guard._steps = acted + self._step
 
+    def begin_anew(self, index: int) -> None:
+        """The episode of one copy begins in this step, whatever was before."""
+        self._begin(index, self._step)
+
+    def complaint(self, index: int, error: Exception) -> EnvFailed:
+        """What is said of what one copy raised."""
+        guard = self._guards[index]
+        if guard is None:
+            return raised(error, "step", type(self._envs[index].unwrapped).__name__, index)
+        guard._steps = self._acted[index] + self._step
+        complaint: EnvFailed = guard.complaint(error)
+        return complaint
+
     def judge(self, index: int, said: Any) -> None:
-        """Have a Guard, who knows how to complain, judge what its environment gave or raised.
+        """Have a Guard, who knows how to complain, judge what its environment gave.
 
         Raises:
             EnvError: as the Guard does.
@@ -118,8 +132,6 @@ class Passed:
         if isinstance(said, list) and index in self._limits:
             said = tuple(said)  # as a TimeLimit makes one of whatever has five elements
         guard._steps = self._acted[index] + self._step
-        if isinstance(said, Exception):
-            raise guard.complaint(said) from said
         guard.check(said)
 
 

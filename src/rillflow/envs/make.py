@@ -144,8 +144,12 @@ def _from_factory(
                 "it must make a new environment at each call"
             )
     guarded = [Guard(env, name, index) for index, env in enumerate(singles)]
+
+    def again(index: int) -> Guard:
+        return Guard(_single(made(factory, name, config), name), name, index)
+
     try:
-        vector = Singles([lambda env=env: env for env in guarded])  # type: ignore[misc]
+        vector = Singles([lambda env=env: env for env in guarded], again)  # type: ignore[misc]
     except Exception as error:
         raise raised(error, "being made into a vector", name) from error
     return _finish(vector, name, num_envs, seed)

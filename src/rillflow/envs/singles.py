@@ -18,8 +18,9 @@ from gymnasium import Env
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
-from rillflow.envs.checks import EnvError
+from rillflow.envs.checks import EnvError, EnvFailed
 from rillflow.envs.layers import Passed
+from rillflow.envs.mending import Mending, failure_of
 from rillflow.envs.spaces import is_box
 
 Array = npt.NDArray[Any]
@@ -36,7 +37,16 @@ class Singles(SyncVectorEnv):
     become arrays once per step, new ones each time.
     """
 
-    def __init__(self, env_fns: Sequence[Callable[[], Env[Any, Any]]]) -> None:
+    def __init__(
+        self,
+        env_fns: Sequence[Callable[[], Env[Any, Any]]],
+        make: Callable[[int], Env[Any, Any]] | None = None,
+    ) -> None:
+        """With `make`, a copy that raises and cannot be reset is made anew, by its index."""
+        self.mending = Mending(make)
+        self.failed: Array | None = None
+        """which copies raised in the last step, and are at the beginning of an episode; None: no"""
+        self._made = 0
         self._passed: Passed | None = None
         """the copies as they are stepped; None: look again"""
         self._last: Any = None
@@ -65,6 +75,7 @@ class Singles(SyncVectorEnv):
 
     def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
         """Begin new episodes; copies that a mask leaves out are where they were."""
+        self.mending.seed = how.get("seed") or self.mending.seed
         if self._last is not None:
             self._env_obs = list(iterate(self.observation_space, self._last))
         return super().reset(**how)
@@ -73,13 +84,17 @@ class Singles(SyncVectorEnv):
         """Act in every copy; one whose episode is over begins the next one instead."""
         if self._passed is None or not self._passed.settled:
             self._passed = Passed(self.envs, guards=self._unguarded)
+        self.failed = None
         obs, rewards, terminated, truncated = said = self._results(self._passed, actions)
+        self._made += self.num_envs
         joined = self._checked(self._passed, *said) if self._unguarded else self._joined(obs)
         self._last = joined
         del obs, said  # the next step has their memory again
         self._terminations = np.array(terminated, bool)
         self._truncations = np.array(truncated, bool) | self._passed.late()
         self._autoreset_envs = self._terminations | self._truncations
+        if self.failed is not None:
+            self.envs = self.envs  # told how far their episodes are, and looked at anew
         flags = self._terminations, self._truncations
         return joined, np.array(rewards, np.float64), *flags, {}
 
@@ -93,7 +108,10 @@ class Singles(SyncVectorEnv):
         said: Any = _NOTHING
         try:
             for call, action in zip(calls, iterate(self.action_space, actions), strict=True):
-                said = call(action)
+                try:
+                    said = call(action)
+                except Exception as error:
+                    said = self._begin_anew(passed, len(obs), error)
                 one, reward, ended, cut, info = said
                 if type(said) is not tuple or type(info) is not dict:
                     passed.judge(len(obs), said)
@@ -104,10 +122,24 @@ class Singles(SyncVectorEnv):
                 truncated.append(cut)
         except EnvError:
             raise
-        except Exception as error:
-            passed.judge(len(obs), error if said is _NOTHING else said)
+        except Exception:
+            if said is not _NOTHING:
+                passed.judge(len(obs), said)
             raise
         return obs, rewards, terminated, truncated
+
+    def _begin_anew(self, passed: Passed, index: int, error: Exception) -> tuple[Any, ...]:
+        """What stands for the step of a copy that raised: the beginning of its next episode."""
+        failure = failure_of(error, lambda error: passed.complaint(index, error))
+        try:
+            first = self.mending.reset(self._envs, index, failure, self._made)
+        except EnvFailed as last:
+            raise last from error
+        passed.begin_anew(index)
+        if self.failed is None:
+            self.failed = np.zeros(self.num_envs, bool)
+        self.failed[index] = True
+        return first, 0.0, False, False, {}
 
     def _checked(
         self, passed: Passed, obs: list[Any], rewards: list[Any], ended: list[Any], cut: list[Any]

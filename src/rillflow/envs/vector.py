@@ -60,6 +60,9 @@ class Step(NamedTuple):
     """False where this step only began an episode and its action was ignored; None: all valid"""
     next_obs: Array | None
     """the true next observation of each step; None: it is `obs` in every valid row"""
+    cut: Bools | None = None
+    """where the environment failed in this step, which is no transition: the step before was the
+    last of its episode, cut there; None: nowhere"""
 
     @property
     def starts(self) -> Bools:
@@ -88,6 +91,7 @@ class Envs:
         self._observations = observations_of(vector.single_observation_space, name)
         self._actions = actions_of(vector.single_action_space, name)
         self._state = state_of(vector)
+        self._mends = hasattr(vector, "mending")
         self._steps = 0
         self._seeded = self._closed = self._reuses = False
         self._seen: Array = np.empty(0)
@@ -165,9 +169,13 @@ class Envs:
             terminated, truncated = terminated.copy(), truncated.copy()
         done = terminated | truncated
         ended = b"\1" in done.tobytes()  # several times faster than `any` of NumPy
-        valid, next_obs = None, None
+        valid, next_obs, cut = None, None, None
         if self._mode == "NextStep":
             valid = ~self._was_done
+            if self._mends and self.vector.failed is not None:
+                failed = self.vector.failed
+                valid, cut = valid & ~failed, valid & failed
+                self._episodes.forget(failed)
             if self._ended:
                 rewards *= valid  # the reward of a step that only resets is no reward
             self._was_done, self._ended = done, ended
@@ -183,7 +191,7 @@ class Envs:
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
         self.obs = obs
-        return Step(obs, rewards, terminated, truncated, valid, next_obs)
+        return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
 
     def to_env_actions(self, actions: Array) -> Array:
         """A policy's actions as the environment takes them: clipped, counted from its start."""
@@ -198,6 +206,19 @@ class Envs:
     def pop_episodes(self) -> list[tuple[float, int]]:
         """Return and length of each episode that ended since the last call (before clipping)."""
         return self._episodes.pop()
+
+    def mend(self) -> None:
+        """From now on a copy that raises, now and then, is reset alone.
+
+        A vector environment of one piece cannot be mended: what it raises is raised.
+        """
+        if self._mends:
+            self.vector.mending.allowed = True
+
+    def pop_failures(self) -> tuple[int, list[str]]:
+        """How many copies failed and began anew since the last call, and what is told of them."""
+        found: tuple[int, list[str]] = self.vector.mending.pop() if self._mends else (0, [])
+        return found
 
     def get_state(self) -> dict[str, Any]:
         """Everything needed to go on later; the environment itself only if `exact`."""

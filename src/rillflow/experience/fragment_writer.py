@@ -35,6 +35,8 @@ class FragmentWriter:
         t = self.t
         for column, value in zip(self._rows, values, strict=True):
             column[t] = value
+        if step.cut is not None and t:  # else the fragment before ended there, with an open end
+            self.columns["truncated"][t - 1] |= step.cut
         if step.next_obs is not None and step.next_obs is not step.obs:
             self._ends.append((t, step.next_obs))
         self.t = t + 1

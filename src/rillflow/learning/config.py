@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from rillflow.callables import label_of
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
+from rillflow.learning import fault_settings
 from rillflow.learning.fields import type_problems
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
@@ -58,6 +59,20 @@ class AlgorithmConfig(metaclass=_Settings):
     """environments stepped together in each worker"""
     rollout_fragment_length: int = 32
     """steps of each environment per rollout"""
+    on_failure: Literal["restart", "retry", "shrink", "drop", "raise"] = "restart"
+    """when a worker fails or is lost: restart it, retry (ask it again), shrink (go on without it),
+    drop (go on without that item), or raise: the run ends"""
+    max_restarts: int = 5
+    """restarts of one worker within a minute, before the run ends; if it is lost after it has
+    answered, and does not raise, they are counted from there"""
+    worker_timeout: float | None = None
+    """seconds that a worker, a replay actor or the learner may take to answer before it is
+    replaced; 0: for ever; none: 20 times the slowest answer so far, but a minute at least"""
+    env_timeout: float | None = None
+    """seconds that one step or reset of a worker's environments may take before the worker is
+    replaced; none or 0: only the worker's own limit holds"""
+    worker_memory: int | str | None = None
+    """memory at which a worker is replaced after its rollout, such as 2GiB; none: no limit"""
     gamma: float = 0.99
     """discount factor"""
     lr: float = 3e-4
@@ -91,6 +106,11 @@ class AlgorithmConfig(metaclass=_Settings):
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
     """what learns: torch; numpy, for an mlp on the processor; auto: numpy where it can"""
+    source: Callable[..., Any] | None = None
+    """`source(worker)` gives the batches to learn from, in each worker; None: rollouts in the
+    environment"""
+    compile: bool = False
+    """whether torch compiles the learner's networks; it takes a minute at first"""
     update: Callable[..., Any] | None = None
     """`update(m, rows, cfg)` yields steps to learn by; None: the algorithm's own"""
     prepare: Callable[..., Any] | None = None
@@ -176,6 +196,7 @@ class AlgorithmConfig(metaclass=_Settings):
             wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
         if self.grad_clip is not None and not self.grad_clip > 0:
             wrong.append(f"grad_clip must be above 0, or None, got {self.grad_clip!r}")
+        wrong += fault_settings.problems(self)
         if wrong:
             raise refused(type(self), wrong)
 

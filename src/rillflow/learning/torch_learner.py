@@ -51,6 +51,9 @@ class TorchLearner(LearnerBase):
         self.m = self.copies[0]
         for copy in self.copies:
             copy.draw_from(self.rng)
+            if config.compile:
+                for _, net in copy.all():
+                    net.network.compile()
         self.device = torch.device(names[0])
         self.looks = self.device.type == "cpu"
         """whether each step looks at its numbers: to look at those of a GPU is to wait for it"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,9 @@ class Place:
 
 class Explorer(ABC):
     """How actions are chosen."""
+
+    looks_at_starts: ClassVar[bool] = False
+    """whether it must be told of each step where episodes begin; else of a fragment's first"""
 
     def begin(self, spec: PolicySpec, place: Place) -> Exploring:
         """What chooses them in a worker."""
@@ -148,6 +151,8 @@ class OrnsteinUhlenbeck(Explorer):
 
     The noise of an environment begins anew with each episode.
     """
+
+    looks_at_starts: ClassVar[bool] = True
 
     scale: float = 0.2
     """how much it is pushed in a step, where the bounds are -1 and 1"""

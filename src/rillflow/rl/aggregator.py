@@ -10,10 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rillflow.experience.batch import Array, SampleBatch
+from rillflow.rl.faults import worker_policy
 from rillflow.rl.rollouts import ConcatBatches, ParallelRollouts
 from rillflow.rl.weights import Published, UpdateWorkerWeights
 from rillflow.rl.workers import Share
 from rillflow.types import ActorInfo
+
+_PATIENCE = 4.0
+"""seconds for which its workers' states are waited for: less than the driver waits for its own"""
 
 
 class Aggregator:
@@ -33,11 +37,14 @@ class Aggregator:
             ConcatBatches(cfg.train_batch_size)
         )
         engine: Any = info.engine
-        self.run = batches.run(engine, seed=info.seed)
+        self.run = batches.run(engine, seed=info.seed, on_failure=worker_policy(cfg))
         self.run.on_metrics(self._record)
         self.version = 0
         self.steps = 0
         self.episodes: list[Any] = []
+        self.notes: list[str] = []
+        """what is to be told to the user"""
+        self.run.on_fault(self.notes.append)
 
     def sample(self) -> SampleBatch:
         """The next training batch of its workers."""
@@ -54,16 +61,22 @@ class Aggregator:
     def _record(self, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
         self.steps += metrics.get("steps", 0)
         self.episodes += metrics.get("episodes", ())
+        self.notes += [f"{actor}: {note}" for note in metrics.get("notes", ())]
 
     def pop_metrics(self) -> dict[str, Any] | None:
         """Steps made and episodes that ended in its workers since the last answer."""
         steps, self.steps = self.steps, 0
         episodes, self.episodes = self.episodes, []
-        return {"steps": steps, "episodes": episodes} if steps else None
+        notes = list(self.notes)
+        self.notes.clear()
+        if not steps and not notes:
+            return None
+        return {"steps": steps, "episodes": episodes, **({"notes": notes} if notes else {})}
 
     def get_state(self) -> dict[str, Any]:
         """That of the flow inside, with its workers."""
-        return {"run": self.run.get_state(), "version": self.version}
+        taken = self.run.get_state(timeout=_PATIENCE, partial=True)
+        return {"run": taken, "version": self.version}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from there; before the first sample."""

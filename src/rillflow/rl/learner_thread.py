@@ -8,9 +8,10 @@ from typing import Any
 from rillflow.graph.handles import Background, Queue
 from rillflow.learning.make_learner import AnyLearner, learns_in_numpy, make_learner
 from rillflow.learning.results import Learned
+from rillflow.rl.faults import learner_policy
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.workers import Workers
-from rillflow.types import ActorInfo, FailurePolicy, Placement
+from rillflow.types import ActorInfo, Placement
 
 
 class Learn:
@@ -21,6 +22,8 @@ class Learn:
         self.weights_every = weights_every
         self.seed = 0
         self.learner: AnyLearner | None = None
+        self.first_version = 0
+        """versions below were those of earlier incarnations: none is given twice"""
 
     def begin(self, info: ActorInfo) -> None:
         """Start from the weights that all operators of the run start from.
@@ -28,7 +31,8 @@ class Learn:
         The learner is made here, so that nobody samples for seconds while torch is imported.
         """
         self.seed = self.workers.seed(info.run_seed)
-        self._learner()
+        self.first_version = info.asked if info.incarnation else 0
+        self._learner().version = self.first_version
 
     def __call__(self, batch: Any) -> Learned:
         """One optimiser step."""
@@ -47,7 +51,9 @@ class Learn:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._learner().set_state(state)
+        learner = self._learner()
+        learner.set_state(state)
+        learner.version = max(learner.version, self.first_version)
 
 
 def fitting_placement(workers: Workers) -> Placement:
@@ -89,8 +95,8 @@ class LearnerThread(Background):
     of an algorithm may say both (`learner_queue_size`, `learner_placement`; None: what
     `fitting_placement` says), and that only one of `weights_every` results carries the new weights:
     a snapshot costs time, and workers need few of them. It updates its target network, if the
-    algorithm has one, by itself. If it fails or is lost the run ends, whatever becomes of workers:
-    what it has learned is in the last checkpoint.
+    algorithm has one, by itself. If it raises, the run ends; one whose process is lost, or hangs,
+    comes back from its last snapshot (`rl/faults.py`), and what it had been given is dropped.
     """
 
     def __init__(
@@ -110,7 +116,7 @@ class LearnerThread(Background):
             # two at least: it has its next batch already while the driver takes its last result
             outqueue=Queue(capacity=max(2, queue_size), name="learner.out"),
             placement=placement,
-            on_failure=FailurePolicy(),  # begun anew it would have forgotten what it learned
+            on_failure=learner_policy(workers.config, placement),
         )
 
     def start(self) -> None:

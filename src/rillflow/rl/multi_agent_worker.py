@@ -14,6 +14,7 @@ from rillflow.learning.config import AlgorithmConfig
 from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
+from rillflow.rl.limits import Limits
 from rillflow.types import ActorInfo
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class MultiAgentWorker:
         self.policies = {
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
         }
+        self.limits = Limits(next(iter(settings.values())), info)
+        self._step = self.limits.timed(self.envs.step)
         self.obs: Mapping[str, Array] = self.envs.reset()
         self.starts = {name: np.ones(len(obs), bool) for name, obs in self.obs.items()}
         """where an observation is the first of an episode"""
@@ -56,6 +59,7 @@ class MultiAgentWorker:
 
     def sample(self) -> MultiAgentBatch:
         """The next fragment of each policy, from where the last one ended."""
+        self.limits.before_rollout()
         length = self.config.rollout_fragment_length
         for exploring in self.exploring.values():
             exploring.start(self.total_steps)
@@ -65,7 +69,7 @@ class MultiAgentWorker:
                 name: self.exploring[name].act(policy, self.obs[name], self.starts[name])
                 for name, policy in self.policies.items()
             }
-            steps = self.envs.step({name: actions for name, (actions, _, _) in acts.items()})
+            steps = self._step({name: actions for name, (actions, _, _) in acts.items()})
             for name, step in steps.items():
                 actions, logp, more = acts[name]
                 fragments[name].write(self.obs[name], actions, logp, step, **more)
@@ -74,6 +78,7 @@ class MultiAgentWorker:
         made = length * self.config.num_envs_per_worker
         self.steps += made
         self.total_steps += made
+        self.limits.after_rollout()
         return MultiAgentBatch({name: f.finish(self.obs[name]) for name, f in fragments.items()})
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Array]]) -> None:

@@ -15,6 +15,7 @@ from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
 from rillflow.learning.q_learning import QConfig
 from rillflow.learning.results import RowStats
+from rillflow.rl.faults import keeper_policy
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.replay_actor import KEY_BITS, ReplayActor
 from rillflow.rl.train import learner_of
@@ -33,8 +34,14 @@ def create_replay_actors(cfg: Any = None, *, placement: Placement = "process") -
     <4 actors 'replay' of ReplayActor>
     """
     cfg = cfg if isinstance(cfg, QConfig) else RLLIB_APEX
-    shards = cfg.num_replay_buffer_shards
-    return Actors.of(ReplayActor, shards, name="replay", placement=placement, **cfg.replay_options)
+    return Actors.of(
+        ReplayActor,
+        cfg.num_replay_buffer_shards,
+        name="replay",
+        placement=placement,
+        on_failure=keeper_policy(cfg),
+        **cfg.replay_options,
+    )
 
 
 class StoreToReplayBuffer(Operator[Any, Any]):

@@ -12,8 +12,9 @@ from rillflow.experience.batch import BOOTSTRAP, Array, SampleBatch
 from rillflow.experience.transitions import transitions
 from rillflow.types import ActorInfo
 
-KEY_BITS = 40
-"""the lower bits of a key count rows; those above are the index of the replay actor"""
+KEY_BITS, ROW_BITS = 50, 40
+"""a key: above the first so many bits the index of the replay actor, above the second so many its
+incarnation, below a count of rows"""
 
 
 class ReplayActor:
@@ -48,7 +49,10 @@ class ReplayActor:
         self.train_batch_size = train_batch_size
         self.n_step = n_step
         self.gamma = gamma
-        self.first_key = info.index << KEY_BITS
+        life = info.incarnation % (1 << KEY_BITS - ROW_BITS)
+        self.first_key = (info.index << KEY_BITS) + (life << ROW_BITS)
+        self.strangers = 0
+        """priorities for rows of an earlier incarnation, which are not the rows it has now"""
         self.buffer: ReplayBuffer
         if prioritized:
             self.buffer = PrioritizedReplayBuffer(
@@ -77,9 +81,15 @@ class ReplayActor:
         return SampleBatch({name: column[None] for name, column in columns.items()})
 
     def update_priorities(self, keys: Array, priorities: Array) -> None:
-        """New priorities of rows by their keys; rows that have left meanwhile are passed over."""
+        """New priorities of rows by their keys; rows that have left meanwhile are passed over, and
+        so are those that an earlier incarnation had: its priorities say nothing of these rows."""
+        keys, priorities = np.asarray(keys), np.asarray(priorities)
+        own = keys >> ROW_BITS == self.first_key >> ROW_BITS
+        if not own.all():
+            self.strangers += int(np.count_nonzero(~own))
+            keys, priorities = keys[own], priorities[own]
         if isinstance(self.buffer, PrioritizedReplayBuffer):
-            self.buffer.update_priorities(np.asarray(keys) - self.first_key, priorities)
+            self.buffer.update_priorities(keys - self.first_key, priorities)
 
     def account(self) -> dict[str, int]:
         """What became of all rows: inserted = resident + evicted."""

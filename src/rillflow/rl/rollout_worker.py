@@ -10,33 +10,32 @@ import numpy as np
 
 from rillflow.envs.make import make_envs
 from rillflow.envs.vector import Envs
+from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.experience.fragment_writer import FragmentWriter
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.make_learner import make_learner
 from rillflow.policies.explorers import Place
-from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
+from rillflow.rl.acting_worker import ActingWorker
+from rillflow.rl.limits import Limits
 from rillflow.types import ActorInfo
 
 _LONG = 10**12
 """steps after which no schedule of exploration changes any more"""
 
 
-class RolloutWorker:
-    """Samples fragments of experience; arrays are allocated once per fragment, time-major.
-
-    Acting uses the NumPy policy where there is one, so that a worker need not import torch.
-    """
+class RolloutWorker(ActingWorker):
+    """Samples fragments of experience; arrays are allocated once per fragment, time-major."""
 
     def __init__(self, config: AlgorithmConfig, spec: PolicySpec, info: ActorInfo) -> None:
-        self.config = config
-        self.spec = spec
-        self.info = info
+        super().__init__(config, spec, info)
         self.envs: Envs = make_envs(
             config.env, config.num_envs_per_worker, seed=info.seed, env_config=config.env_config
         )
-        self.policy: Any = make_actor(spec, info.seed)
+        if config.on_failure != "raise":
+            self.envs.mend()
+        self.limits = Limits(config, info)
+        self._step = self.limits.timed(self.envs.step)
         self.obs: Array = self.envs.reset()
         self.memory: Array | None = None
         """what a policy that remembers knows of each environment; at first nothing"""
@@ -44,9 +43,6 @@ class RolloutWorker:
             self.memory = np.zeros((self.envs.num_envs, *spec.state_shape), np.float32)
         self.starts: Array = np.ones(self.envs.num_envs, bool)
         """where `obs` is the first of an episode"""
-        self.weights: Mapping[str, Array] = {}
-        """all of them, also those that acting does not need"""
-        self.learner: Any = None
         self.steps = 0
         self.seconds = {"policy": 0.0, "environments": 0.0}
         """since the last answer, in acting and in stepping the environments"""
@@ -57,6 +53,7 @@ class RolloutWorker:
 
     def sample(self) -> SampleBatch:
         """The next fragment, from where the last one ended."""
+        self.limits.before_rollout()
         self.exploring.start(self.total_steps)
         fragment = FragmentWriter(self.config.rollout_fragment_length)
         before = self.memory
@@ -67,19 +64,24 @@ class RolloutWorker:
         batch = fragment.finish(self.obs, before)
         self.steps += batch.steps
         self.total_steps += batch.steps
+        self.limits.after_rollout()
         return batch
 
     def _act(self, fragment: FragmentWriter) -> None:
         clock, acting, stepping = time.perf_counter, 0.0, 0.0
         act, policy = self.exploring.act, self.policy
+        looks = self.exploring.explorer.looks_at_starts
         for _ in range(fragment.length):
             began = clock()
             actions, logp, more = act(policy, self.obs, self.starts)
             acted = clock()
-            step = self.envs.step(actions)
+            step = self._step(actions)
             acting, stepping = acting + acted - began, stepping + clock() - acted
             fragment.write(self.obs, actions, logp, step, **more)
-            self.obs, self.starts = step.obs, step.starts
+            self.obs = step.obs
+            if looks:
+                self.starts = step.starts
+        self.starts = step.starts
         self._took(acting, stepping)
 
     def _act_and_remember(self, fragment: FragmentWriter) -> None:
@@ -90,7 +92,7 @@ class RolloutWorker:
                 self.obs, self.memory, self.starts, self.exploring.rate
             )
             acted = clock()
-            step = self.envs.step(actions)
+            step = self._step(actions)
             acting, stepping = acting + acted - began, stepping + clock() - acted
             fragment.write(self.obs, actions, logp, step, starts=self.starts)
             self.obs, self.starts = step.obs, step.starts
@@ -101,30 +103,33 @@ class RolloutWorker:
         self.seconds["policy"] += acting
         self.seconds["environments"] += stepping
 
-    def set_weights(self, weights: Mapping[str, Array]) -> None:
-        """Act, and compute gradients, with these from now on."""
-        self.policy.set_weights(weights)
-        self.weights = weights
-        if self.learner is not None:
-            self.learner.set_weights(weights)
+    def play(self, episodes: int, *, greedy: bool = False) -> list[float]:
+        """Returns of whole episodes, which begin now; rollouts go on with new ones afterwards.
 
-    def set_target(self, weights: Mapping[str, Array]) -> None:
-        """Compute gradients with these weights of the target network from now on."""
-        self._learner().set_target_weights(weights)
+        All environments play at once, each one episode, until there are enough: no episode counts
+        for having ended early. Rewards are as the algorithm sees them.
+        """
+        if self.memory is not None:
+            raise RunError("play is for policies without memory, and this one remembers.")
+        returns: list[float] = []
+        while len(returns) < episodes:
+            returns += self._one_episode_each(greedy)
+        self.obs = self.envs.reset()
+        self.starts = np.ones(self.envs.num_envs, bool)
+        return returns[:episodes]
 
-    def compute_gradients(self, batch: SampleBatch) -> Any:
-        """Gradients of the loss on a batch, with this worker's weights."""
-        return self._learner().compute_gradients(batch)
-
-    def _learner(self) -> Any:
-        if self.learner is None:
-            # the run's seed: a target network starts from the same weights everywhere
-            # on the processor: `num_gpus` speaks of the driver's learner, of which there is one
-            self.learner = make_learner(
-                self.spec, self.config, self.info.run_seed, devices=("cpu",)
-            )
-            self.learner.set_weights(self.weights)
-        return self.learner
+    def _one_episode_each(self, greedy: bool) -> list[float]:
+        obs = self.envs.reset()
+        totals = np.zeros(self.envs.num_envs)
+        playing = np.ones(self.envs.num_envs, bool)
+        while playing.any():
+            actions = self.policy.greedy(obs) if greedy else self.policy.act(obs)[0]
+            step = self._step(actions)
+            totals[playing] += step.rewards[playing]
+            self.steps += int(playing.sum())
+            playing &= ~(step.terminated | step.truncated)
+            obs = step.obs
+        return totals.tolist()
 
     def pop_metrics(self) -> dict[str, Any] | None:
         """Steps made, episodes that ended and where time went since the last answer."""
@@ -132,7 +137,11 @@ class RolloutWorker:
         if not steps:
             return None
         seconds, self.seconds = self.seconds, dict.fromkeys(self.seconds, 0.0)
-        return {"steps": steps, "episodes": self.envs.pop_episodes(), "seconds": seconds}
+        told = {"steps": steps, "episodes": self.envs.pop_episodes(), "seconds": seconds}
+        failures, notes = self.envs.pop_failures()
+        if failures:
+            told |= {"counters": {"env_failures": failures}, "notes": notes}
+        return told
 
     def get_state(self) -> dict[str, Any]:
         """All that the next fragments depend on; the environments' part is as exact as they are."""
@@ -149,6 +158,7 @@ class RolloutWorker:
             "starts": self.starts,
             "total_steps": self.total_steps,
             "exploring": self.exploring.get_state(),
+            "turns": self.turns,
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -159,8 +169,9 @@ class RolloutWorker:
         self.memory = state["memory"]
         self.starts = state["starts"] if self.envs.exact else np.ones(self.envs.num_envs, bool)
         self.total_steps = state["total_steps"]
-        if "exploring" in state:  # version 0.1 had no explorers with a memory
+        if "exploring" in state:  # version 0.1 had no explorers with a memory, and no tasks
             self.exploring.set_state(state["exploring"])
+            self.turns = state["turns"]
         if state["weights"]:
             self.set_weights(state["weights"])
         self.policy.set_state(state["policy"])

@@ -52,9 +52,11 @@ class Workers(Handle):
     def _group(self, count: int) -> Actors:
         """So many rollout workers."""
         from rillflow.rl.rollout_worker import RolloutWorker
+        from rillflow.rl.source_worker import SourceWorker
 
+        usual = RolloutWorker if self.config.source is None else SourceWorker
         return Actors.of(
-            self.config.algorithm.worker or RolloutWorker,
+            self.config.algorithm.worker or usual,
             count,
             self.config,
             self.spec,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from rillflow.errors import BuildError, RunError
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.devices import learner_devices
 from rillflow.results.trained import Trained, TrainedAgents
+from rillflow.rl.faults import worker_policy
 from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentWorkers
 from rillflow.rl.rollouts import ParallelRollouts
@@ -105,7 +107,8 @@ def run_job(
     workers, flow = job.build() if built is None else built
     told = Listeners(listeners)
     progress, history = Progress(), History()
-    run = flow.run(job.engine, seed=job.seed)
+    run = flow.run(job.engine, seed=job.seed, on_failure=worker_policy(job.config))
+    run.on_fault(_told)
     if keeper is not None and checkpoint is not None:
         keeper.restore(checkpoint, run, progress, flow)
         for row in rows_in(keeper.directory.metrics):
@@ -123,6 +126,7 @@ def run_job(
     try:
         with run, Waits(run, interrupts) as waits:
             run.on_metrics(progress.record)
+            run.on_metrics(_noted)
             if keeper is not None:
                 keeper.begin(run, progress, waits, trained_so_far)
             told.on_start(run, flow)
@@ -143,6 +147,16 @@ def run_job(
         raise
     told.on_end(ending.state)
     return Outcome(trained, ending.state)
+
+
+def _noted(actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
+    """What an actor has to say to the user."""
+    for note in metrics.get("notes", ()):
+        _told(f"{actor}: {note}")
+
+
+def _told(text: str) -> None:
+    warnings.warn(text, stacklevel=2)
 
 
 def _trained(workers: Any, run: Run[Any], history: list[dict[str, float]]) -> Any:

@@ -18,7 +18,7 @@ from rillflow.errors import RillflowError, RunError
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.finite import nonfinite, nonfinite_array
 from rillflow.runs.repair import no_checkpoint, repaired
-from rillflow.runs.waits import Overdue, Waits, can_be_bounded, state_within
+from rillflow.runs.waits import Overdue, Waits, state_within
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 GIVE_UP_AFTER = 5
 """saves in a row that the disk did not take, before the run fails"""
-PATIENCE = 60.0
-"""seconds for which the actors' states are waited for"""
-HURRY = 15.0
+PATIENCE = 15.0
+"""seconds at least for which the actors' states are waited for; three of their slowest answers, if
+these take longer"""
+HURRY = 5.0
 """the same, when somebody has failed, hangs, or wants to stop"""
 _TRIES = 5
 """of the checkpoint of a run that failed: each worker may have failed with it, and says so once"""
@@ -129,14 +130,12 @@ class Keeper:
         except (OSError, _NotFinite) as error:
             _warn(f"the policy is not saved: {error}; training goes on, and the next save is tried")
         try:
-            self._save_checkpoint(PATIENCE, last=False)
+            self._save_checkpoint(self._patience())
         except CheckpointNotSaved as error:
             if self.store.failures >= GIVE_UP_AFTER:
                 raise
             _warn(f"{error}; training goes on, and the next save is tried")
         except (_NotFinite, Overdue) as error:
-            if isinstance(error, Overdue) and not can_be_bounded(self._run):
-                raise
             _warn(f"no checkpoint this time: {error}; training goes on, and the next save is tried")
 
     def finish(self, *, hurry: bool = False) -> None:
@@ -151,7 +150,7 @@ class Keeper:
         except (OSError, _NotFinite) as error:
             problems.append(f"the policy is not saved: {error}")
         try:
-            self._save_checkpoint(HURRY if hurry else PATIENCE, last=True)
+            self._save_checkpoint(HURRY if hurry else self._patience())
         except (CheckpointNotSaved, _NotFinite) as error:
             problems.append(str(error))
         except Overdue as error:
@@ -174,7 +173,7 @@ class Keeper:
         if isinstance(error, KeyboardInterrupt):
             return
         try:
-            self._save_checkpoint(HURRY, last=True, failed=str(error))
+            self._save_checkpoint(HURRY, failed=str(error))
         except Exception as problem:
             _warn(f"no checkpoint of this failure: {problem}; {self._before()}")
         else:
@@ -195,10 +194,14 @@ class Keeper:
                 raise _NotFinite(f"its weights {where!r} are not finite, and {_KEPT}")
         trained.save(self.directory.policy)
 
-    def _save_checkpoint(self, patience: float, *, last: bool, failed: str | None = None) -> None:
+    def _patience(self) -> float:
+        slowest = max((line["slowest"] for line in self._run.workers().values()), default=0.0)
+        return max(PATIENCE, 3 * slowest)
+
+    def _save_checkpoint(self, patience: float, *, failed: str | None = None) -> None:
         if self._off:
             return
-        taken = self._state(patience, last, tries=1 if failed is None else _TRIES)
+        taken = self._state(patience, tries=1 if failed is None else _TRIES)
         self._saved_at, self._saved_steps = time.monotonic(), self._progress.steps
         lost = [] if failed is None else _lost(self._run, taken)
         if lost:
@@ -219,10 +222,10 @@ class Keeper:
             self._off = True
             _warn(f"no checkpoints of this run: {error}")
 
-    def _state(self, patience: float, last: bool, tries: int) -> dict[str, Any]:
+    def _state(self, patience: float, tries: int) -> dict[str, Any]:
         for left in reversed(range(tries)):
             try:
-                state = state_within(self._run, self._waits, patience, last=last)
+                state = state_within(self._run, self._waits, patience)
                 break
             except Overdue:
                 raise

@@ -10,6 +10,7 @@ from typing import Any
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
 from rillflow.learning.config import AlgorithmConfig, replaced
+from rillflow.learning.fault_settings import FAULT_SETTINGS
 from rillflow.runs.algorithm import find_algorithm
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.interrupts import Interrupts
@@ -31,6 +32,7 @@ def resume(
     num_workers: int | None = None,
     adopt: bool = False,
     trust: Collection[str] = (),
+    **settings: Any,
 ) -> Outcome:
     """Train on from the newest checkpoint that is whole, with the run's own settings.
 
@@ -44,8 +46,15 @@ def resume(
         num_workers: another number of workers than it began with.
         adopt: go on from a checkpoint of another run, if there is no keeper that says so.
         trust: code of one's own that the run's settings name and that may be imported.
+        settings: of faults (`on_failure`, `max_restarts`, `worker_timeout`, `env_timeout`,
+            `worker_memory`), from here on; others are the run's own.
     """
-    job = job_of(directory, until, engine, num_workers, trust)
+    wrong = settings.keys() - set(FAULT_SETTINGS)
+    if wrong:
+        raise BuildError(f"a run goes on with its own {sorted(wrong)}; see `resume` for what may.")
+    if num_workers is not None:
+        settings["num_workers"] = num_workers
+    job = job_of(directory, until, engine, settings, trust)
     with ExitStack() as stack:
         if keeper is None:
             keeper = stack.enter_context(Keeper(directory, adopt=adopt))
@@ -61,7 +70,7 @@ def job_of(
     directory: RunDirectory,
     until: Mapping[str, float] | None = None,
     engine: str | Engine | None = None,
-    num_workers: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     trust: Collection[str] = (),
 ) -> Job:
     """What a run's directory says it was asked to do, but for what is given here."""
@@ -73,8 +82,8 @@ def job_of(
         raise BuildError(refusal(directory.path / "run.json", missing, way_out))
     module = find_algorithm(name)
     config = settings_from(module.Config, about["config"])
-    if num_workers is not None:
-        config = replaced(config, {"num_workers": num_workers})
+    if settings:
+        config = replaced(config, settings)
         config.validate()
     return Job(
         name,
@@ -96,7 +105,11 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
     defaults = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for name, value in saved.items():
-        if isinstance(value, str) and ":" in value and name in ("update", "prepare", "model"):
+        if (
+            isinstance(value, str)
+            and ":" in value
+            and name in ("update", "prepare", "source", "model")
+        ):
             value = pointed_at(value)
         elif isinstance(value, list) and name in defaults:
             value = tuple(value)

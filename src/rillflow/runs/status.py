@@ -11,6 +11,7 @@ bottleneck   the resource it names, as in `resources`; null while nothing is sat
 operators    one line each as in `run.stats()`; names are the ids of boxes in `graph.json`
 resources    the driver and each group: kind, name, count, utilisation, messages sent to it,
              restarts and errors
+waiting      actors that have not answered for much longer than usual: name and seconds
 queues       name, depth and capacity
 workers      each actor: group, status, busy seconds, open requests, restarts, errors, process
 ledger       whether it balances, and one line per source and branch
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from rillflow.scheduler.ledger import Balance
+from rillflow.scheduler.report import overdue
 from rillflow.scheduler.stats import SATURATED, OperatorStats, RunStats
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
         "driver_waiting": round(stats.driver_waiting, 4),
         "operators": [_operator(line) for line in stats.operators],
         "resources": resources,
+        "waiting": _waiting(run, scheduler),
         "queues": _queues(scheduler),
         "workers": _workers(run, scheduler, over=state != "running"),
         "ledger": _ledger(run),
@@ -140,6 +143,13 @@ def _resources(stats: RunStats, scheduler: Scheduler) -> list[Json]:
         }
         for (kind, name, sent), line in zip(places, stats.resources, strict=True)
     ]
+
+
+def _waiting(run: Run[Any], scheduler: Scheduler) -> list[Json]:
+    if run.state != "running":
+        return []
+    silent = overdue(scheduler, run.engine.now())
+    return [{"name": name, "seconds": round(seconds, 1)} for name, seconds in silent.items()]
 
 
 def _queues(scheduler: Scheduler) -> list[Json]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from rillflow.engines.contract import Event
 from rillflow.errors import RunError
 from rillflow.runs.interrupts import Interrupts
+from rillflow.scheduler.driver import TooLate
 from rillflow.scheduler.run import Run
 
 GRACE = 5.0
 """seconds for which a result is waited for when the time is up, or the user wants to stop"""
+TELL = 10.0
+"""seconds of one wait after which the user is told for whom"""
 _LOOK = 0.5
 """seconds between two looks at what the user wants: a signal does not end a wait by itself"""
 
@@ -40,6 +43,8 @@ class Waits:
         """on the clock of `time.monotonic`"""
         self._interrupts = interrupts
         self._silence: float | None = None
+        self._told = False
+        """the user knows of this wait"""
         self._wait: Callable[[float | None], list[Event]] = run.engine.wait
 
     def __enter__(self) -> Waits:
@@ -68,10 +73,10 @@ class Waits:
         if timeout == 0.0:
             return self._wait(timeout)
         began = now = time.monotonic()
-        left = timeout
+        left, self._told = timeout, False
         while True:
             piece = left
-            if self._interrupts is not None and (piece is None or piece > _LOOK):
+            if piece is None or piece > _LOOK:
                 piece = _LOOK
             ends = self._ends(began)
             if ends is not None:
@@ -82,6 +87,9 @@ class Waits:
             if events or piece is None or piece == left:
                 return events
             now, before = time.monotonic(), now
+            if not self._told and now - began >= TELL:
+                self._told = True
+                warnings.warn(f"waiting for {self.hung()} for {now - began:.0f} s", stacklevel=2)
             if now - before < 0.9 * piece:  # something happened, though nothing to tell of
                 return events
             left = None if timeout is None else max(0.0, began + timeout - now)
@@ -96,27 +104,21 @@ class Waits:
         return min(moments) if moments else None
 
 
-def can_be_bounded(run: Run[Any]) -> bool:
-    """Whether a run whose state was not given in time goes on."""
-    return "timeout" in inspect.signature(run.get_state).parameters
-
-
-def state_within(run: Run[Any], waits: Waits, seconds: float, *, last: bool) -> dict[str, Any]:
-    """The state of a run, or `Overdue` if its actors do not give theirs in time.
+def state_within(run: Run[Any], waits: Waits, seconds: float) -> dict[str, Any]:
+    """The state of a run, without those who do not give theirs in time, if others can do theirs.
 
     Args:
         run: between two results.
-        waits: of the run.
-        seconds: for which to wait.
-        last: the run does not go on from here.
+        waits: of the run; while its state is taken, only `seconds` end a wait.
+        seconds: to come to rest, and then again to tell the state.
+
+    Raises:
+        Overdue: the run cannot be saved without those who hang.
     """
-    get_state: Any = run.get_state
-    bounded = can_be_bounded(run)
     try:
-        with waits.silence(seconds) if last else nullcontext():
-            state: dict[str, Any] = get_state(timeout=seconds) if bounded else get_state()
+        with waits.silence(3 * seconds + GRACE):
+            return run.get_state(timeout=seconds, partial=True)
     except RunError as error:
-        if type(error) is RunError and (last or bounded):
+        if isinstance(error, TooLate):
             raise Overdue(str(error)) from error
         raise
-    return state

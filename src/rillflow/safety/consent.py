@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from reprlib import Repr
 from typing import Any
 
-_CODE = ("update", "prepare", "model")
+_CODE = ("update", "prepare", "source", "model")
 """settings that are functions or classes, and that a file holds as `module:name`"""
 _POINTER = re.compile(r"[^\W\d][\w.]*:[\w.][\w.:/-]*")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")

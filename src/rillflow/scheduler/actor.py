@@ -100,6 +100,8 @@ class Actor:
     """the actor is gone because of an error that was raised: a restored run starts it anew"""
     started: bool = False
     """the constructor has returned"""
+    begun: float = 0.0
+    """when the present incarnation was started, on the engine's clock"""
     seq: int = 0
     requests: dict[int, Request] = field(default_factory=dict)
     """requests and calls that the actor has not answered, oldest first"""
@@ -113,6 +115,16 @@ class Actor:
     last_heard: float = 0.0
     watched: bool = False
     """a timer is set for the actor's oldest request"""
+    answered: bool = False
+    """the present incarnation has answered a request"""
+    proven: bool = False
+    """some incarnation has answered a request"""
+    slowest: float = 0.0
+    """seconds that the slowest answer took"""
+    kept: Ref | None = None
+    """the newest snapshot of its state, from which a next incarnation goes on"""
+    kept_at: float = 0.0
+    """when the snapshot was asked for, on the engine's clock"""
     busy: float = 0.0
     counters: Counter[str] = field(default_factory=Counter)
 

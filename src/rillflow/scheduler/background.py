@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rillflow.graph.handles import Background
 from rillflow.scheduler.actor import Actor, Request
 from rillflow.scheduler.envelope import Blocked, Envelope
+from rillflow.scheduler.keeping import keep
 from rillflow.scheduler.queue import QueueState
 from rillflow.types import Header, Ref
 
@@ -77,6 +78,8 @@ class BackgroundState:
         tickets, request.tickets = request.tickets, ()
         self.free.append(request)
         self.outqueue.put(Envelope(payload, tickets, None, True), self.stats)
+        if self.actor.policy.snapshot is not None:
+            keep(self.scheduler.fleet, self.actor)
         self.pump()
 
     def dropped(self, request: Request, header: Header | None, reason: str) -> None:

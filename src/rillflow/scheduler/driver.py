@@ -28,6 +28,10 @@ class Stopped(Exception):  # noqa: N818 - a signal from another thread
     """Somebody has stopped the run."""
 
 
+class TooLate(RunError):  # noqa: N818 - what it is
+    """Actors did not do in time what they were asked for."""
+
+
 class Driver:
     """The loop of one run."""
 
@@ -169,7 +173,11 @@ class Driver:
         self._post_before_waiting()
         worked = engine.inline_seconds
         timeout = fleet.timers.until_next()
-        events = engine.wait(timeout)
+        times.waits_since = since
+        try:
+            events = engine.wait(timeout)
+        finally:
+            times.waits_since = None
         # actors that live in the driver work while it waits: that is no waiting
         worked = engine.inline_seconds - worked
         self._flushed = came = engine.now()
@@ -201,7 +209,12 @@ class Driver:
         if timeout != 0.0:
             self._post_before_waiting()
         before, worked = engine.now(), engine.inline_seconds
-        self._handle(engine.wait(timeout))
+        self.times.waits_since = None if timeout == 0.0 else before
+        try:
+            events = engine.wait(timeout)
+        finally:
+            self.times.waits_since = None
+        self._handle(events)
         self._flushed = now = engine.now()
         took = now - max(before, self.times.begin)
         self.times.messages += max(0.0, took - (engine.inline_seconds - worked))
@@ -272,7 +285,7 @@ class Driver:
             if deadline is not None:
                 rest = deadline - engine.now()
                 if rest <= 0:
-                    raise RunError(self._too_late(what, timeout))
+                    raise TooLate(self._too_late(what, timeout))
                 left = rest if left is None else min(left, rest)
             before = engine.now()
             self.take_events(left)
@@ -281,7 +294,7 @@ class Driver:
                 raise Stopped
             stuck = engine.actors_in_driver and left is None and engine.now() == before
             if stuck and not done() and not self._take_last_events():
-                raise RunError(self._too_late(what, None))
+                raise TooLate(self._too_late(what, None))
 
     def _take_last_events(self) -> bool:
         """Whether an engine without threads has anything left to do."""
@@ -289,9 +302,13 @@ class Driver:
         self._handle(events)
         return bool(events)
 
-    def _too_late(self, what: str, timeout: float | None) -> str:
+    def silent(self) -> list[Actor]:
+        """Actors that owe an answer, or are about to be restarted."""
         actors = self.scheduler.fleet.actors.values()
-        silent = sorted(a.name for a in actors if a.requests or a.status == "waiting")
+        return [a for a in actors if a.requests or a.status == "waiting"]
+
+    def _too_late(self, what: str, timeout: float | None) -> str:
+        silent = sorted(actor.name for actor in self.silent())
         within = "ever" if timeout is None else f"within {timeout:g} s"
         return (
             f"{', '.join(silent) or 'an actor'} did not {what} {within}. A time-out in the "

@@ -9,16 +9,18 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Started, Told
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.scheduler.actor import Actor, Answer, Request, Target
+from rillflow.scheduler.keeping import Restored
 from rillflow.scheduler.mail import Mail, PostOffice
 from rillflow.scheduler.supervision import Supervision
 from rillflow.scheduler.timers import Timers
 from rillflow.seeding import derive_seed
-from rillflow.types import ActorInfo, FailurePolicy, Header, Ref
+from rillflow.types import ActorInfo, Adaptive, FailurePolicy, Header, Ref
 
 
 class Fleet:
@@ -45,6 +47,8 @@ class Fleet:
         self.office.on_crowded = self._watch
         self.paused = False
         """no shard makes a new request while the run is being saved or restored"""
+        self.on_fault: list[Callable[[str], None]] = []
+        """called with a sentence for each failure that the run goes on after"""
         self.log: Callable[..., None] | None = None
         """called with what happens, if somebody wants to know"""
         self.counted_from = 0.0
@@ -80,8 +84,12 @@ class Fleet:
     def _make(self, name: str, handle: ActorHandle, code: bytes) -> Actor:
         group: Actors = handle.group
         mail = Mail(self.office.account(group.uid), group.mailbox)
-        actor = Actor(name, handle, group.uid, group.policy or self.default_policy, code, mail)
-        actor.inline = group.placement == "driver"
+        policy = group.policy or self.default_policy
+        inline = group.placement == "driver"
+        if isinstance(policy.timeout, Adaptive) and (inline or self.engine.actors_in_driver):
+            policy = replace(policy, timeout=None)  # nobody hangs alone there
+        actor = Actor(name, handle, group.uid, policy, code, mail)
+        actor.inline = inline
         return actor
 
     def start(self, actor: Actor) -> None:
@@ -89,7 +97,9 @@ class Fleet:
         group: Actors = actor.handle.group
         if self.log is not None:
             self.log("start", actor.name, actor.incarnation)
-        actor.started = False
+        actor.proven = actor.proven or actor.answered
+        actor.started = actor.answered = False
+        actor.begun = self.engine.now()
         actor.port = self.engine.start(
             ActorSpec(
                 info=ActorInfo(
@@ -110,6 +120,8 @@ class Fleet:
         )
         for pipeline, code in actor.pipelines.items():
             actor.port.send(("install", pipeline, code))
+        if actor.kept is not None:
+            self.call(actor, Restored(self.errors, actor.name), "set_state", actor.kept)
         self.office.welcome(actor)
 
     def install(self, actor: Actor, pipeline: str, code: bytes, target: Target) -> None:
@@ -147,7 +159,7 @@ class Fleet:
         self._end(actor)
 
     def _end(self, actor: Actor) -> None:
-        actor.status = "gone"
+        actor.status, actor.kept = "gone", None
         self.office.left(actor)
         if self.log is not None:
             self.log("gone", actor.name, actor.incarnation)
@@ -223,6 +235,10 @@ class Fleet:
         if header.failure is not None:
             self.supervision.failed(actor, request, header, header.failure)
             return
+        if request.took > actor.slowest:
+            actor.slowest = request.took
+        if request.seq >= 0 and not header.not_ready:  # what an actor is there for: no calls
+            actor.answered = True
         if self.log is not None:
             self.log("completed", actor.name, actor.incarnation, request.seq)
         request.target.completed(request, header, payload)

@@ -8,10 +8,14 @@ from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.stats import OperatorStats, ResourceStats, RunStats, verdict
 from rillflow.scheduler.times import DriverTimes
 
+_LONG = 2.0
+"""seconds of waiting that a user should know of"""
+
 
 def run_stats(scheduler: Scheduler, times: DriverTimes, now: float) -> RunStats:
     """Everything measured so far."""
-    seconds, waited = now - times.begin, times.waited
+    waits = times.waits_for(now)
+    seconds, waited = now - times.begin, times.waited + waits
     operators = [
         _operator(scheduler, node, name, seconds)
         for node, name in scheduler.program.names.items()
@@ -25,11 +29,39 @@ def run_stats(scheduler: Scheduler, times: DriverTimes, now: float) -> RunStats:
         seconds=seconds,
         operators=operators,
         resources=resources,
-        verdict=verdict(resources, seconds),
+        verdict=_waiting(scheduler, waits, now) or verdict(resources, seconds),
         driver_waiting=min(1.0, waited / seconds) if seconds > 0 else 0.0,
         counters=dict(scheduler.fleet.counters),
         times=attribution(scheduler, times, now),
     )
+
+
+def overdue(scheduler: Scheduler, now: float) -> dict[str, float]:
+    """Actors that have not answered for much longer than usual, and for how many seconds."""
+    if scheduler.fleet.engine.actors_in_driver:
+        return {}
+    found = {}
+    for actor in list(scheduler.fleet.actors.values()):
+        oldest = next(iter(list(actor.requests.values())), None)
+        if oldest is not None and actor.status == "live" and not actor.inline:
+            silent = now - max(oldest.issued, actor.last_heard)
+            if silent > max(_LONG, 5 * actor.slowest):
+                found[actor.name] = silent
+    return found
+
+
+def _waiting(scheduler: Scheduler, waits: float, now: float) -> str:
+    """For whom the driver waits, if it has been waiting for long; empty: it has not."""
+    if waits < _LONG:
+        return ""
+    names = overdue(scheduler, now)
+    if not names:
+        return f"Waiting for {waits:.0f} s."
+    told = ", ".join(f"{name} for {silent:.0f} s" for name, silent in names.items())
+    limits = [scheduler.fleet.supervision.timeout_of(scheduler.fleet.actors[n]) for n in names]
+    known = [limit for limit in limits if limit is not None]
+    then = f"; replaced after {min(known):.0f} s" if known else ""
+    return f"Waiting for {told}{then}."
 
 
 def _operator(scheduler: Scheduler, node: Node, name: str, seconds: float) -> OperatorStats:

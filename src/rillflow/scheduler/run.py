@@ -248,6 +248,10 @@ class Run(Generic[T]):
         """Call `listener(actor, seq, metrics)` for metrics that travel with the answers."""
         self._scheduler.metrics_listeners.append(listener)
 
+    def on_fault(self, listener: Callable[[str], None]) -> None:
+        """Call `listener(text)` for each failure that the run goes on after, with what was done."""
+        self._scheduler.fleet.on_fault.append(listener)
+
     @property
     def shared(self) -> dict[str, Any]:
         """What operators of the driver share in this run, such as a learner, by key."""
@@ -264,6 +268,7 @@ class Run(Generic[T]):
                 "restarts": a.counters["restarts"],
                 "errors": a.counters["errors"],
                 "in_flight": len(a.requests),
+                "slowest": a.slowest,
             }
             for a in self._scheduler.fleet.actors.values()
         }
@@ -314,14 +319,15 @@ class Run(Generic[T]):
         with self._at_work("remove_worker") as scheduler:
             scheduler.fleet.remove(self._find(name))
 
-    def get_state(self, timeout: float | None = None) -> dict[str, Any]:
+    def get_state(self, timeout: float | None = None, *, partial: bool = False) -> dict[str, Any]:
         """Everything a resumed run needs: a cut at a step boundary, with no request on its way.
 
         With a `timeout`, a run whose actors do not come to rest within so many seconds goes on, and
-        a RunError names these actors.
+        a RunError names these actors. With `partial` as well, those of them that their policy
+        restarts are restarted now, and the state is that of all others.
         """
         with self._at_work("get_state") as scheduler:
-            return snapshot.take(self._driver, scheduler, timeout)
+            return snapshot.take(self._driver, scheduler, timeout, partial=partial)
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from a state taken by `get_state`; before the first item."""

@@ -341,6 +341,8 @@ class Scheduler:
             queue.items.clear()
         for route in self.routes:
             route.release()
+        for actor in self.fleet.actors.values():
+            actor.kept = None
         self.fleet.office.end(list(self.fleet.actors.values()))
         self._codes.clear()
 

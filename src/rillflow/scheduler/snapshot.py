@@ -23,8 +23,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rillflow.errors import RunError
-from rillflow.scheduler.actor import Actor
+from rillflow.errors import RunError, WorkerLost
+from rillflow.scheduler.actor import Actor, Answer
+from rillflow.scheduler.driver import TooLate
 from rillflow.scheduler.gather import Gather
 from rillflow.scheduler.mail import Message
 from rillflow.scheduler.membership import give_shards
@@ -39,12 +40,18 @@ if TYPE_CHECKING:
 FORMAT = 2
 
 
-def take(driver: Driver, scheduler: Scheduler, timeout: float | None = None) -> dict[str, Any]:
-    """Let every request come in, then save everything by name; whatever fails, the run goes on."""
+def take(
+    driver: Driver, scheduler: Scheduler, timeout: float | None = None, *, partial: bool = False
+) -> dict[str, Any]:
+    """Let every request come in, then save everything by name; whatever fails, the run goes on.
+
+    With `partial`, actors that do not come to rest in time, or do not tell their state, count as
+    lost, where their policy restarts those that are: the state is taken without theirs.
+    """
     state: dict[str, Any] | None = None
     try:
-        driver.quiesce(timeout)
-        state = _take(driver, scheduler, timeout)
+        replaced = _come_to_rest(driver, timeout, partial)
+        state = _take(driver, scheduler, _hosts(driver, scheduler, timeout, partial, replaced))
     finally:
         if state is None:  # the run goes on as if nobody had asked
             scheduler.fleet.paused = False
@@ -53,10 +60,72 @@ def take(driver: Driver, scheduler: Scheduler, timeout: float | None = None) -> 
     return state
 
 
-def _take(driver: Driver, scheduler: Scheduler, timeout: float | None) -> dict[str, Any]:
+def _come_to_rest(driver: Driver, timeout: float | None, partial: bool) -> set[str]:
+    """Let every request come in; returns the names of actors that were replaced for it."""
+    try:
+        driver.quiesce(timeout)
+        return set()
+    except TooLate:
+        hung = driver.silent()
+        if not partial or not _replace(driver, hung, f"it did not come to rest within {timeout} s"):
+            raise
+    driver.quiesce(timeout)
+    return {actor.name for actor in hung}
+
+
+def _hosts(
+    driver: Driver,
+    scheduler: Scheduler,
+    timeout: float | None,
+    partial: bool,
+    replaced: set[str],
+) -> dict[str, Any]:
+    """By name: what the host of each actor tells, or its last snapshot told."""
+    fleet = scheduler.fleet
+    present = [a for a in fleet.actors.values() if a.status == "live"]
+    asked = [a for a in present if a.name not in replaced]
+    answers = [Answer(f"get_state of {actor.name}") for actor in asked]
+    for actor, answer in zip(asked, answers, strict=True):
+        fleet.call(actor, answer, "get_state", actor.port.pack(None))
+    try:
+        driver.wait_for(answers, timeout)
+    except TooLate:
+        late = [a for a, answer in zip(asked, answers, strict=True) if not answer.done]
+        why = f"it did not tell its state within {timeout} s"
+        if not partial or not _replace(driver, late, why):
+            raise
+    hosts = {}
+    for actor, answer in zip(asked, answers, strict=True):
+        if answer.error is not None:
+            raise answer.error
+        if answer.payload is not None:
+            hosts[actor.name] = answer.payload.get()
+        elif not partial:
+            raise WorkerLost(f"actor {actor.name!r} was lost while it was asked for its state.")
+    for actor in present:
+        if actor.name not in hosts and actor.kept is not None:
+            hosts[actor.name] = actor.kept.get()
+    for one in scheduler.backgrounds:
+        if one.actor in present and one.actor.name not in hosts:
+            raise TooLate(f"{one.actor.name} did not tell its state, and has no snapshot of it.")
+    return hosts
+
+
+def _replace(driver: Driver, actors: list[Actor], why: str) -> bool:
+    """Treat actors as lost; False: a policy has them raise, and nothing was done."""
+    if any(actor.policy.on_lost != "restart" for actor in actors):
+        return False
+    supervision = driver.scheduler.fleet.supervision
+    for actor in actors:
+        if actor.status == "live":
+            actor.counters["hung"] += 1
+            supervision.lost(actor, f"hung: {why}, and is not part of this checkpoint", None)
+    return True
+
+
+def _take(driver: Driver, scheduler: Scheduler, hosts: dict[str, Any]) -> dict[str, Any]:
     fleet, program = scheduler.fleet, scheduler.program
-    present = [actor for actor in fleet.actors.values() if actor.status == "live"]
-    hosts = {actor.name: driver.ask(actor, "get_state", None, timeout) for actor in present}
+    present = [actor for actor in fleet.actors.values() if actor.name in hosts]
     for step in scheduler.steps.values():
         step.cut()
     save = Saver(lambda key: _stable(scheduler, key))
@@ -69,11 +138,15 @@ def _take(driver: Driver, scheduler: Scheduler, timeout: float | None) -> dict[s
             program.group_names[group.uid]: {
                 "count": len(group),
                 "present": [_member(a) for a in present if a.group == group.uid],
-                "lost": [_successor(a) for a in fleet.group(group.uid) if a.lost],
+                "lost": [
+                    _successor(a)
+                    for a in fleet.group(group.uid)
+                    if a not in present and _comes_back(a)
+                ],
                 "left": [
-                    actor.handle.index
-                    for actor in fleet.group(group.uid)
-                    if actor not in present and not actor.lost
+                    a.handle.index
+                    for a in fleet.group(group.uid)
+                    if a not in present and not _comes_back(a)
                 ],
             }
             for group in program.groups
@@ -228,6 +301,11 @@ def _live(scheduler: Scheduler, key: str) -> str:
     for uid, name in scheduler.program.group_names.items():
         key = key.replace(f"<{name}>", uid)
     return key
+
+
+def _comes_back(actor: Actor) -> bool:
+    """Whether an actor whose state is not there is to be started anew."""
+    return actor.lost or actor.status in ("live", "waiting")
 
 
 def _member(actor: Actor) -> list[int]:

@@ -19,6 +19,8 @@ class DriverTimes:
     def __init__(self) -> None:
         self.begin = 0.0
         self.waited = 0.0
+        self.waits_since: float | None = None
+        """since when the driver has been waiting; None: it is not"""
         self.waiting: dict[str, list[float]] = {}
         """seconds and times waited, by the path of what the driver waited for"""
         self.loop = 0.0
@@ -44,6 +46,11 @@ class DriverTimes:
             entry = self.waiting[path] = [0.0, 0]
         entry[0] += seconds
         entry[1] += 1
+
+    def waits_for(self, now: float) -> float:
+        """Seconds of the wait that has not ended."""
+        since = self.waits_since  # read once: the run's own thread may end the wait meanwhile
+        return 0.0 if since is None else max(0.0, now - max(since, self.begin))
 
     def in_loop(self, now: float) -> float:
         """Seconds in the user's loop, up to now."""

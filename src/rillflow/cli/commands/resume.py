@@ -7,7 +7,13 @@ from typing import Any
 
 from rillflow.cli.parser import Parser
 from rillflow.cli.problems import Usage
-from rillflow.cli.run_flags import add_checkpoint_flags, add_engine_flags, add_output_flags
+from rillflow.cli.run_flags import (
+    add_checkpoint_flags,
+    add_engine_flags,
+    add_fault_flags,
+    add_output_flags,
+    fault_settings,
+)
 from rillflow.cli.trust import add_trust_flag, require_trust, take_named
 from rillflow.cli.until import LIMITS, parse_until
 
@@ -44,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     add_trust_flag(group)
     add_engine_flags(group, "that of the run")
+    add_fault_flags(parser)
     add_checkpoint_flags(parser)
     add_output_flags(parser)
     options = parser.parse(arguments)
@@ -88,7 +95,10 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
     engine = chosen_engine(options)
     title = f"{about['algorithm']} on {about['env']}, going on in {directory}"
     with notes_as_lines():
-        job = job_of(directory, until, engine, options.num_workers, options.trust)
+        settings = fault_settings(options)
+        if options.num_workers is not None:
+            settings["num_workers"] = options.num_workers
+        job = job_of(directory, until, engine, settings, options.trust)
         built = job.build()
         began_with = about["config"].get("num_workers")
         level = exactness(job, built[1], began_on=about["engine"], began_with=began_with)

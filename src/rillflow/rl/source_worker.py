@@ -1,0 +1,79 @@
+"""An actor whose batches come from somewhere else than environments: files, a model, self-play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rillflow.errors import EndOfStream, RunError
+from rillflow.experience.batch import SampleBatch
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.policies.spec import PolicySpec
+from rillflow.rl.acting_worker import ActingWorker
+from rillflow.types import ActorInfo
+
+
+class SourceWorker(ActingWorker):
+    """Yields what the settings' `source` yields: a function of this worker that gives batches.
+
+        def source(worker):
+            data = np.load("expert.npz")
+            rng = np.random.default_rng(worker.info.seed)
+            while True:
+                yield a_batch_of(data, rng)
+
+    The function is called in the worker, which has `policy` (with the newest weights), `spec`,
+    `config` and `info`. A source that ends, ends its shard. One with `get_state` and `set_state`
+    goes on from a checkpoint; any other begins anew.
+    """
+
+    def __init__(self, config: AlgorithmConfig, spec: PolicySpec, info: ActorInfo) -> None:
+        super().__init__(config, spec, info)
+        assert config.source is not None, "this worker is for settings with a source"
+        self.source = config.source(self)
+        self.batches: Iterator[Any] = iter(self.source)
+        self.steps = 0
+
+    def sample(self) -> SampleBatch:
+        """The next batch."""
+        try:
+            batch = next(self.batches)
+        except StopIteration:
+            raise EndOfStream from None
+        if not isinstance(batch, SampleBatch):
+            name = getattr(self.config.source, "__qualname__", repr(self.config.source))
+            raise RunError(
+                f"a source yields SampleBatch, time-major columns [T, B, ...], found "
+                f"{type(batch).__name__} from {name}."
+            )
+        self.steps += batch.steps
+        return batch
+
+    def pop_metrics(self) -> dict[str, Any] | None:
+        """Steps that were given since the last answer; there are no episodes."""
+        steps, self.steps = self.steps, 0
+        return {"steps": steps, "episodes": [], "seconds": {}} if steps else None
+
+    def get_state(self) -> dict[str, Any]:
+        """The policy, and the source if it can be saved."""
+        saved = self.source.get_state() if hasattr(self.source, "get_state") else None
+        return {
+            "policy": self.policy.get_state(),
+            "weights": dict(self.weights),
+            "source": saved,
+            "turns": self.turns,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        if state["weights"]:
+            self.set_weights(state["weights"])
+        self.policy.set_state(state["policy"])
+        self.turns = state["turns"]
+        if state["source"] is not None:
+            self.source.set_state(state["source"])
+
+    def close(self) -> None:
+        """Close the source, if it can be."""
+        if hasattr(self.source, "close"):
+            self.source.close()
