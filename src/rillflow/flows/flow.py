@@ -20,6 +20,7 @@ from rillflow.types import FailurePolicy, Placement, Reaction
 
 if TYPE_CHECKING:
     from rillflow.engines.contract import Engine
+    from rillflow.flows.queues import Enqueue
     from rillflow.graph.context import Context
     from rillflow.scheduler.run import Run
 
@@ -32,6 +33,8 @@ class Flow(Stream[T_co]):
 
     __slots__ = ()
 
+    @overload
+    def for_each(self, fn: Enqueue[T_co], *, name: str | None = None) -> Flow[T_co]: ...
     @overload
     def for_each(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rillflow.errors import BuildError
 from rillflow.flows.flow import Flow
@@ -13,9 +13,10 @@ from rillflow.graph.neighbours import either_of, require_agreement
 from rillflow.graph.node import Node
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Enqueue(Generic[T]):
+class Enqueue(Generic[T_contra]):
     """Put each item on a queue and pass it on: `flow.for_each(Enqueue(queue))`.
 
     >>> import rillflow as rf
@@ -28,7 +29,7 @@ class Enqueue(Generic[T]):
     When the queue is full the branch waits for room (or drops, if the queue says so).
     """
 
-    def __init__(self, queue: Queue[T]) -> None:
+    def __init__(self, queue: Queue[T_contra]) -> None:
         if not isinstance(queue, Queue):
             raise BuildError(f"Enqueue takes a rillflow Queue; got {queue!r}.")
         self.queue = queue
@@ -47,7 +48,7 @@ class Enqueue(Generic[T]):
             options={"queue": self.queue, "gives": gives},
         )
 
-    def __call__(self, item: T) -> T:
+    def __call__(self, item: T_contra) -> Any:
         """Refused: waiting for room is the scheduler's work, which must see this operator."""
         raise BuildError(
             f"Enqueue({self.queue.name!r}) waits for room in its queue, so it must stand alone: "

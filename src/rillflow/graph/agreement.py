@@ -15,7 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rillflow.graph.generics import arguments_as, is_variadic, options_of, substitute, united
+from rillflow.graph.generics import (
+    arguments_as,
+    is_variadic,
+    limits_of,
+    options_of,
+    substitute,
+    united,
+)
 
 UNKNOWN: Any = Any
 """the type of what says nothing of its type"""
@@ -98,9 +105,7 @@ class Matching:
         return False
 
     def _stands_for(self, given: Any, variable: TypeVar) -> bool:
-        limits = variable.__constraints__ or (
-            () if variable.__bound__ is None else (variable.__bound__,)
-        )
+        limits = limits_of(variable)
         if limits and not any(self.fits(given, limit) for limit in limits):
             return False
         known = self.bound.get(variable, given)

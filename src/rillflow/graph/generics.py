@@ -32,6 +32,12 @@ def options_of(annotation: Any) -> tuple[Any, ...]:
     return (annotation,)
 
 
+def limits_of(variable: typing.TypeVar) -> tuple[Any, ...]:
+    """What a type variable may stand for, if that is not everything."""
+    bound = variable.__bound__
+    return variable.__constraints__ or (() if bound is None else (bound,))
+
+
 def united(options: Sequence[Any]) -> Any:
     """The union of types; of one, itself."""
     return functools.reduce(_or, options)

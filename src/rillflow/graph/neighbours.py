@@ -16,7 +16,7 @@ from rillflow.graph.annotations import (
     signature_of,
     wants_context,
 )
-from rillflow.graph.generics import arguments_as, options_of, united
+from rillflow.graph.generics import arguments_as, limits_of, options_of, united
 from rillflow.graph.handles import ActorHandle
 from rillflow.types import Ref
 
@@ -221,6 +221,8 @@ def name_of(annotation: Any) -> str:
         return name_of(annotation.whole)
     if annotation in (None, types.NoneType):
         return "None"
+    if isinstance(annotation, typing.TypeVar) and (limits := limits_of(annotation)):
+        return name_of(united(limits))
     options = options_of(annotation)
     if len(options) > 1:
         alone = [o for o in options if not _is_pair(o, options)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from rillflow.batch import SampleBatch
 from rillflow.graph.handles import Background, Queue
 from rillflow.rl.make_learner import AnyLearner, make_learner, numpy_twin
-from rillflow.rl.pairs import unpaired
+from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, FailurePolicy, Placement
@@ -30,7 +31,7 @@ class Learn:
         self.seed = self.workers.seed(info.run_seed)
         self._learner()
 
-    def __call__(self, batch: Any) -> Learned:
+    def __call__(self, batch: Paired[SampleBatch]) -> Learned:
         """One optimiser step."""
         learner = self._learner()
         due = learner.version % self.weights_every == 0
@@ -63,7 +64,7 @@ def fitting_placement(workers: Workers) -> Placement:
     return "driver" if small and crowded else "process"
 
 
-class LearnerThread(Background):
+class LearnerThread(Background[Paired[SampleBatch], Learned]):
     """The learner of some workers on its own thread, between `inqueue` and `outqueue`.
 
     Put training batches on `inqueue` with `Enqueue`; what `Dequeue` takes from `outqueue` goes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,12 +14,16 @@ from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.sources import from_actors
 from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
-from rillflow.rl.pairs import unpaired
+from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.q_learning import QConfig
-from rillflow.rl.results import RowStats
+from rillflow.rl.results import RowStats, TrainStats
 from rillflow.rl.train import learner_of
 from rillflow.rl.workers import Workers
 from rillflow.types import Placement
+
+B = TypeVar("B", bound=Paired[SampleBatch])
+R = TypeVar("R", bound=Paired[SampleBatch | RowStats])
+S = TypeVar("S", bound=Paired[TrainStats])
 
 RLLIB_APEX = QConfig(prioritized_replay=True, buffer_size=10_000, train_batch_size=512)
 """replay for settings that say nothing of it: the defaults of the original Ape-X in RLlib"""
@@ -37,7 +41,7 @@ def create_replay_actors(cfg: Any = None, *, placement: Placement = "process") -
     return Actors.of(ReplayActor, shards, name="replay", placement=placement, **cfg.replay_options)
 
 
-class StoreToReplayBuffer(Operator[Any, Any]):
+class StoreToReplayBuffer(Operator[Paired[SampleBatch], Any]):
     """Send each batch to the replay actors in turn, and pass it on.
 
     >>> from rillflow.algorithms import apex
@@ -60,7 +64,7 @@ class StoreToReplayBuffer(Operator[Any, Any]):
         self.actors = actors
         self.turn = 0
 
-    def __call__(self, batch: Any, ctx: Context) -> Any:
+    def __call__(self, batch: B, ctx: Context) -> B:
         """Send it to the next in turn."""
         turn = self.turn % len(self.actors)  # saved by a run that had more of them
         ctx.send(self.actors[turn], "add", unpaired(batch))
@@ -99,7 +103,7 @@ def Replay(actors: Actors, *, num_async: int = 4) -> Flow[SampleBatch]:  # noqa:
     return ParallelReplay(actors).gather_async(num_async=num_async)
 
 
-class UpdateReplayPriorities(Operator[Any, Any]):
+class UpdateReplayPriorities(Operator[Paired[SampleBatch | RowStats], Any]):
     """Send TD errors to the replay actors that the rows came from, and pass the item on.
 
     Behind training it uses the errors of the result; each actor is sent those of its own rows.
@@ -124,9 +128,9 @@ class UpdateReplayPriorities(Operator[Any, Any]):
     def __init__(self, workers: Workers | None = None) -> None:
         self.workers = workers
 
-    def __call__(self, item: Any, ctx: Context) -> Any:
+    def __call__(self, item: R, ctx: Context) -> R:
         """Send each shard what is its own."""
-        found = unpaired(item)
+        found: Any = unpaired(item)
         if self.workers is not None and isinstance(found, SampleBatch):
             found = learner_of(self.workers, ctx).assess(found)
         keys, errors = _errors_of(found)
@@ -151,7 +155,7 @@ def _errors_of(item: Any) -> tuple[Array, Array]:
         ) from None
 
 
-class UpdateTargetNetwork(Operator[Any, Any]):
+class UpdateTargetNetwork(Operator[Paired[TrainStats], Any]):
     """Copy the trained network to the target network, each time `freq` more rows were trained.
 
     >>> from rillflow.algorithms import async_dqn
@@ -182,9 +186,10 @@ class UpdateTargetNetwork(Operator[Any, Any]):
         """From now on the target network changes here alone."""
         learner_of(self.workers, ctx).target_freq = None
 
-    def __call__(self, result: Any, ctx: Context) -> Any:
+    def __call__(self, result: S, ctx: Context) -> S:
         """Count the rows of one result."""
-        self.since += unpaired(result).steps
+        found: Any = unpaired(result)
+        self.since += found.steps
         if self.since >= self.freq:
             self.since %= self.freq
             learner = learner_of(self.workers, ctx)
