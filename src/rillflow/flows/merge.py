@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
+from rillflow.callables import label_of
 from rillflow.errors import BuildError
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.stream import gives_of
 from rillflow.graph.neighbours import either_of, require_agreement
-from rillflow.graph.node import Node, label_of
+from rillflow.graph.node import Node
 
 T = TypeVar("T")
 A = TypeVar("A")

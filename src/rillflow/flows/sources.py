@@ -7,12 +7,13 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from rillflow.callables import label_of
 from rillflow.errors import BuildError, EndOfStream
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.graph.annotations import UNKNOWN, method_type, output_type
 from rillflow.graph.handles import Actors
 from rillflow.graph.neighbours import either_of
-from rillflow.graph.node import Node, label_of
+from rillflow.graph.node import Node
 from rillflow.graph.values import type_of_iterable, type_of_values
 from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rillflow.batch import SampleBatch
+from rillflow.experience.batch import SampleBatch
 from rillflow.graph.handles import Background, Queue
-from rillflow.rl.make_learner import AnyLearner, make_learner, numpy_twin
+from rillflow.learning.make_learner import AnyLearner, make_learner, numpy_twin
+from rillflow.learning.results import Learned
 from rillflow.rl.pairs import Paired, unpaired
-from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, FailurePolicy, Placement
 
