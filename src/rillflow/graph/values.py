@@ -23,8 +23,8 @@ _DIFFERENT = 16
 def type_of_values(values: Iterable[Any], depth: int = 2) -> Any:
     """The type of any of some values; UNKNOWN if there are none, or of too many kinds.
 
-    >>> type_of_values([1, 2.5]), type_of_values([[1], [2, 3]])
-    (int | float, list[int])
+    >>> type_of_values([1, 2]), type_of_values([[1], [2, 3]])
+    (<class 'int'>, list[int])
     """
     found = {_type_of(value, depth): None for value in islice(values, _ENOUGH)}
     return united(list(found)) if 0 < len(found) <= _DIFFERENT and UNKNOWN not in found else UNKNOWN

@@ -26,7 +26,7 @@ from rillflow.learning.config import AlgorithmConfig, refused
 from rillflow.learning.fields import type_problems
 from rillflow.rl.multi_agent_worker import MultiAgentWorker
 from rillflow.rl.pairs import Paired, unpaired
-from rillflow.rl.workers import PolicyWorkers, placement_of
+from rillflow.rl.workers import PolicyWorkers, placement_of, try_network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +106,8 @@ class MultiAgentWorkers(Handle):
             name: settings[name].policy_spec(group.observation_space, group.action_space)
             for name, group in envs.groups.items()
         }
+        for name, spec in specs.items():
+            try_network(spec, settings[name])
         self.actors = Actors.of(
             MultiAgentWorker,
             max(1, config.num_workers),
