@@ -9,11 +9,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from rillflow.callables import label_of, owner_of
 from rillflow.errors import BuildError
 from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
+
+if TYPE_CHECKING:
+    from rillflow.graph.context import Context
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -215,7 +218,7 @@ class Background(Handle, Generic[T, U]):
 
     def __init__(
         self,
-        fn: Callable[[T], U],
+        fn: Callable[[T], U] | Callable[[T, Context], U],
         *,
         name: str | None = None,
         inqueue: Queue[T] | None = None,

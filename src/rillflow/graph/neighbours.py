@@ -203,12 +203,20 @@ def _way_out(given: Any, wanted: Any) -> str:
     rest = [option for option in options if option is not types.NoneType]
     if rest and len(rest) < len(options) and all(agrees(option, wanted) for option in rest):
         return "Filter None out between them: .filter(lambda item: item is not None)."
-    if typing.get_origin(given) is tuple and typing.get_args(given)[0] is ActorHandle:
+    if _has_actor(given):
         if agrees(typing.get_args(given)[1], wanted):
             return "Leave .zip_with_source_actor() out, or take an (actor, item) pair."
-    elif agrees(pair_of(given), wanted):
+    elif agrees(pair_of(given), wanted) and any(
+        _has_actor(option) for option in options_of(wanted)
+    ):
         return "Put .zip_with_source_actor() between them to pass on (actor, item) pairs."
     return ""
+
+
+def _has_actor(annotation: Any) -> bool:
+    arguments = typing.get_args(annotation)
+    pair = typing.get_origin(annotation) is tuple and len(arguments) == 2
+    return pair and any(option is ActorHandle for option in options_of(arguments[0]))
 
 
 def name_of(annotation: Any) -> str:
@@ -249,8 +257,5 @@ def _argument(annotation: Any) -> str:
 
 def _is_pair(option: Any, options: Iterable[Any]) -> bool:
     """Whether an option is another one with its actor, which goes without saying."""
-    arguments = typing.get_args(option)
-    if typing.get_origin(option) is not tuple or len(arguments) != 2:
-        return False
-    actors = any(one is ActorHandle for one in options_of(arguments[0]))
-    return actors and all(inner in options for inner in options_of(arguments[1]))
+    inner = options_of(typing.get_args(option)[1]) if _has_actor(option) else ()
+    return bool(inner) and all(one in options for one in inner)
