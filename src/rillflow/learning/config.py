@@ -46,8 +46,9 @@ class AlgorithmConfig(metaclass=_Settings):
     Every unknown name and every number that cannot work is told at once.
     """
 
-    algorithm: ClassVar[Algorithm]
-    """whose settings they are; the `Algorithm` itself says so"""
+    if TYPE_CHECKING:  # so that `typing.get_type_hints` need not know `Algorithm`, which knows us
+        algorithm: ClassVar[Algorithm]
+        """whose settings they are; the `Algorithm` itself says so"""
 
     env: Any = "CartPole-v1"
     """an id, a factory of environments, or `module:name`"""
