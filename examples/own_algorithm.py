@@ -11,10 +11,11 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from rillflow.learning.postprocess import Rows, actor_critic_rows
+
 import rillflow as rf
 from rillflow.learning import losses
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.postprocess import Rows, actor_critic_rows
 from rillflow.learning.results import Loss, TrainStats
 from rillflow.rl.train import ApplyGradients, AverageGradients, ComputeGradients
 from rillflow.rl.workers import AnyWorkers, bind

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from rillflow.engines.local import Local as Local
     from rillflow.engines.ray import RayEngine as RayEngine
     from rillflow.engines.sim import Sim as Sim
+    from rillflow.learning.algorithm import Algorithm as Algorithm
+    from rillflow.learning.update import Rows as Rows
+    from rillflow.learning.update import Step as Step
+    from rillflow.policies.modules import Modules as Modules
     from rillflow.runs.train import load as load
     from rillflow.runs.train import train as train
     from rillflow.simulation import simulate as simulate
@@ -51,9 +55,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LAZY = {
+    "Algorithm": "rillflow.learning.algorithm",
     "Local": "rillflow.engines.local",
+    "Modules": "rillflow.policies.modules",
     "RayEngine": "rillflow.engines.ray",
+    "Rows": "rillflow.learning.update",
     "Sim": "rillflow.engines.sim",
+    "Step": "rillflow.learning.update",
     "load": "rillflow.runs.train",
     "simulate": "rillflow.simulation",
     "train": "rillflow.runs.train",

@@ -27,8 +27,15 @@ def test_takes_tuples_and_generators():
 def test_refuses_what_is_no_list(bad):
     """An item that is no list is an error that names the operator."""
     with pytest.raises(TypeError, match="flatten takes items that are lists") as caught:
-        everything(flow_of([bad]).flatten(name="unpack"))
+        everything(flow_of([bad]).for_each(lambda item: item).flatten(name="unpack"))
     assert "unpack" in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [1, "ab", {"a": 1}])
+def test_refuses_what_is_known_to_be_no_list(bad):
+    """Where the type of the items is known, the mistake is found when the flow is written."""
+    with pytest.raises(rf.TypeMismatch, match="'flatten' takes lists apart"):
+        flow_of([bad]).flatten()
 
 
 def test_empty_lists_are_counted_as_dropped():

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.typing.table import ACCEPTED, REFUSED
+
 GOOD = """
 import rillflow as rf
 def half(x: int) -> float: raise NotImplementedError
@@ -27,11 +29,9 @@ queued: rf.Flow[str] = flow.for_each(rf.Enqueue(rf.Queue(capacity=2)))
 """
 
 BAD = {
-    "a map of the wrong type": "rf.from_range(4).for_each(half).gather_async().for_each(length)",
-    "a filter of the wrong type": "rf.from_range(4).filter(length_is_odd)",
-    "flatten of what is no list": "rf.from_range(4).gather_async().flatten().for_each(half)",
     "a result taken for something else": "x: list[str] = rf.from_range(4).take(2)",
-    "an unknown engine": "rf.from_range(4).gather_async().run('lokal')",
+    "an unknown engine": "int_flow.run('lokal')",
+    **{name: case.code for name, case in REFUSED.items() if case.static},
 }
 
 SETTINGS = """
@@ -44,20 +44,18 @@ follow_imports = skip
 follow_imports_for_stubs = True
 """
 
-HEAD = """
-import rillflow as rf
-def half(x: int) -> float: raise NotImplementedError
-def length(x: str) -> int: raise NotImplementedError
-def length_is_odd(x: str) -> bool: raise NotImplementedError
-"""
+HEAD = "import functools\nimport rillflow as rf\nfrom parts import *\n"
+PARTS = Path(__file__).with_name("parts.py")
 
 
 def test_a_well_wired_flow_passes_and_mis_wired_ones_fail(tmp_path: Path) -> None:
     """The types of a chain are inferred, and each mistake is found on its own line."""
+    (tmp_path / "parts.py").write_text(PARTS.read_text())
     (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "accepted.py").write_text(HEAD + "\n".join(ACCEPTED.values()) + "\n")
     (tmp_path / "bad.py").write_text(HEAD + "\n".join(BAD.values()) + "\n")
     (tmp_path / "mypy.ini").write_text(SETTINGS)
-    command = [sys.executable, "-m", "mypy", "good.py", "bad.py"]
+    command = [sys.executable, "-m", "mypy", "good.py", "accepted.py", "bad.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     errors = [line.split(":") for line in done.stdout.splitlines() if ": error:" in line]
     assert {file for file, *_ in errors} == {"bad.py"}, done.stdout

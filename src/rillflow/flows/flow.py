@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar, overload
 
 from rillflow.callables import label_of
 from rillflow.errors import BuildError
-from rillflow.flows.stream import EngineName, Stream, gives_of, require_positive
-from rillflow.graph import annotations as types
+from rillflow.flows.stream import Elements, EngineName, Stream, gives_of, require_positive
 from rillflow.graph.handles import ActorHandle, Background, Queue
+from rillflow.graph.neighbours import require_agreement
 from rillflow.graph.node import Node
 from rillflow.scheduler.admit import admit_node
 from rillflow.scheduler.fresh import fresh_node
@@ -21,22 +21,25 @@ from rillflow.types import FailurePolicy, Placement, Reaction
 
 if TYPE_CHECKING:
     from rillflow.engines.contract import Engine
+    from rillflow.flows.queues import Enqueue
     from rillflow.graph.context import Context
     from rillflow.scheduler.run import Run
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 
 
-class Flow(Stream[T]):
+class Flow(Stream[T_co]):
     """One sequence of items in the driver."""
 
     __slots__ = ()
 
     @overload
+    def for_each(self, fn: Enqueue[T_co], *, name: str | None = None) -> Flow[T_co]: ...
+    @overload
     def for_each(
         self,
-        fn: Callable[[T], U],
+        fn: Callable[[T_co], U],
         *,
         on: Placement = "driver",
         capacity: int = 2,
@@ -45,7 +48,7 @@ class Flow(Stream[T]):
     @overload
     def for_each(
         self,
-        fn: Callable[[T, Context], U],
+        fn: Callable[[T_co, Context], U],
         *,
         on: Placement = "driver",
         capacity: int = 2,
@@ -70,8 +73,7 @@ class Flow(Stream[T]):
             return Flow(fn.node(self.node, name))
         if on != "driver":
             return self._in_background(fn, on, capacity, name)
-        gives = types.output_type(fn) if callable(fn) else types.UNKNOWN
-        return Flow(self._transform("for_each", fn, name=name, gives=gives))
+        return Flow(self._transform("for_each", fn, name=name))
 
     def par_for_each(self, fn: Callable[..., Any], **options: Any) -> Flow[Any]:
         """Refused: a sequential flow has no actors to run in."""
@@ -80,30 +82,36 @@ class Flow(Stream[T]):
             f"in the driver. Call it before gathering, or use for_each({label_of(fn)}) here."
         )
 
-    def filter(self, fn: Callable[[T], bool], *, name: str | None = None) -> Flow[T]:
+    @overload
+    def filter(self, fn: Callable[[T_co], TypeGuard[U]], *, name: str | None = None) -> Flow[U]: ...
+    @overload
+    def filter(self, fn: Callable[[T_co], bool], *, name: str | None = None) -> Flow[T_co]: ...
+    def filter(self, fn: Callable[[T_co], Any], *, name: str | None = None) -> Flow[Any]:
         """Keep the items for which `fn` is true; the others are counted as dropped."""
-        return Flow(self._transform("filter", fn, name=name, gives=gives_of(self.node)))
+        return Flow(self._transform("filter", fn, name=name))
 
-    def batch(self, n: int, *, name: str | None = None) -> Flow[list[T]]:
+    def batch(self, n: int, *, name: str | None = None) -> Flow[list[T_co]]:
         """Lists of `n` items; a shorter one at the end."""
         require_positive("batch", "n", n)
         return Flow(self._transform("batch", name=name, label=f"batch({n})", n=n))
 
-    def flatten(self: Flow[list[U]], *, name: str | None = None) -> Flow[U]:
+    def flatten(self: Flow[Elements[U]], *, name: str | None = None) -> Flow[U]:
         """The elements of each item, one by one."""
-        return Flow(self._transform("flatten", name=name, gives=self._element()))
+        return Flow(self._transform("flatten", name=name))
 
     @overload
-    def combine(self, fn: Callable[[T], Sequence[U]], *, name: str | None = None) -> Flow[U]: ...
+    def combine(self, fn: Callable[[T_co], Sequence[U]], *, name: str | None = None) -> Flow[U]: ...
     @overload
     def combine(
-        self, fn: Callable[[T, Context], Sequence[U]], *, name: str | None = None
+        self, fn: Callable[[T_co, Context], Sequence[U]], *, name: str | None = None
     ) -> Flow[U]: ...
     def combine(self, fn: Callable[..., Any], *, name: str | None = None) -> Flow[Any]:
         """`fn` gives a list for each item, often empty while it collects; its elements flow on."""
         return Flow(self._transform("combine", fn, name=name))
 
-    def shuffle(self, buffer: int, seed: int | None = None, *, name: str | None = None) -> Flow[T]:
+    def shuffle(
+        self, buffer: int, seed: int | None = None, *, name: str | None = None
+    ) -> Flow[T_co]:
         """Fill a buffer, then emit a random element of it for each new item."""
         require_positive("shuffle", "buffer", buffer)
         node = self._transform(
@@ -112,19 +120,15 @@ class Flow(Stream[T]):
             label=f"shuffle({buffer})",
             n=buffer,
             seed=seed,
-            gives=gives_of(self.node),
         )
         return Flow(node)
 
-    def limit(self, n: int, *, name: str | None = None) -> Flow[T]:
+    def limit(self, n: int, *, name: str | None = None) -> Flow[T_co]:
         """End the flow after `n` items."""
         require_positive("limit", "n", n)
-        node = self._transform(
-            "limit", name=name, label=f"limit({n})", n=n, gives=gives_of(self.node)
-        )
-        return Flow(node)
+        return Flow(self._transform("limit", name=name, label=f"limit({n})", n=n))
 
-    def zip_with_source_actor(self, *, name: str | None = None) -> Flow[tuple[ActorHandle, T]]:
+    def zip_with_source_actor(self, *, name: str | None = None) -> Flow[tuple[ActorHandle, T_co]]:
         """Pair each item with the actor that made it (a tuple of handles if several)."""
         return Flow(self._transform("zip_with_source_actor", name=name))
 
@@ -136,7 +140,7 @@ class Flow(Stream[T]):
         order: Literal["submission", "completion"] = "submission",
         channel: str | None = None,
         name: str | None = None,
-    ) -> Flow[T]:
+    ) -> Flow[T_co]:
         """Ask the sources only for what may still be used while it is fresh; behind a gather.
 
         >>> import rillflow as rf
@@ -155,10 +159,10 @@ class Flow(Stream[T]):
         *,
         max_lag: int,
         on_stale: Literal["drop", "wait", "mark"] = "drop",
-        size: Callable[[T], float] | None = None,
+        size: Callable[[T_co], float] | None = None,
         channel: str | None = None,
         name: str | None = None,
-    ) -> Flow[T]:
+    ) -> Flow[T_co]:
         """Look at the age of each item, in versions of the weights that it was made with.
 
         >>> import rillflow as rf
@@ -171,9 +175,14 @@ class Flow(Stream[T]):
         to come. Counters say how many items were fresh and stale and, by `size`, how long: to drop
         what is old is to drop what took long.
         """
+        if size is not None:
+            producer = self.node.name or self.node.label
+            require_agreement(
+                gives_of(self.node), size, producer, f"size={label_of(size)} of fresh"
+            )
         return Flow(fresh_node(self.node, max_lag, on_stale, size, channel, name))
 
-    def split(self, n: int = 2, *, buffer: int = 1) -> tuple[Flow[T], ...]:
+    def split(self, n: int = 2, *, buffer: int = 1) -> tuple[Flow[T_co], ...]:
         """`n` flows that each see every item once; no child runs more than `buffer` items ahead."""
         if isinstance(n, bool) or not isinstance(n, int) or n < 2:
             raise BuildError(f"split makes at least 2 children; {self.node.label!r} got n={n!r}.")
@@ -197,7 +206,7 @@ class Flow(Stream[T]):
 
     duplicate = split
 
-    def union(self, *others: Flow[Any], weights: Sequence[float] | None = None) -> Flow[Any]:
+    def union(self, *others: Flow[U], weights: Sequence[float] | None = None) -> Flow[T_co | U]:
         """This flow and the others as one; see `Union`."""
         from rillflow.flows.merge import Union
 
@@ -222,7 +231,7 @@ class Flow(Stream[T]):
         seed: int = 0,
         on_failure: FailurePolicy | Reaction | None = None,
         trace: bool = False,
-    ) -> Run[T]:
+    ) -> Run[T_co]:
         """Check the flow and make it ready to run; iterate the result, in a `with` block.
 
         `on_failure` is the policy of every actor group that has none of its own. `trace=True`
@@ -232,7 +241,7 @@ class Flow(Stream[T]):
 
         return Run(self.node, engine, seed=seed, on_failure=on_failure, trace=trace)
 
-    def take(self, n: int, *, engine: EngineName | Engine = "local", seed: int = 0) -> list[T]:
+    def take(self, n: int, *, engine: EngineName | Engine = "local", seed: int = 0) -> list[T_co]:
         """The first `n` items (fewer if the flow ends), on a run of its own."""
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise BuildError(f"take needs a count of 0 or more; got {n!r}.")
@@ -250,7 +259,7 @@ class Flow(Stream[T]):
 
         return problems(self.node)
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[T_co]:
         return iter(self.run())
 
     def _already_gathered(self, what: str) -> BuildError:
@@ -267,7 +276,7 @@ class Flow(Stream[T]):
 
         require_positive("for_each", "capacity", capacity)
         label = name or label_of(fn)
-        background = Background(
+        background: Background[Any, Any] = Background(
             fn,
             name=label,
             placement=on,

@@ -4,14 +4,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
+from rillflow.callables import label_of
 from rillflow.errors import BuildError
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
+from rillflow.flows.stream import gives_of
+from rillflow.graph.neighbours import either_of, require_agreement
 from rillflow.graph.node import Node
 
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 
+
+@overload
+def Union(
+    one: Flow[A],
+    two: Flow[B],
+    /,
+    *,
+    weights: Sequence[float] | None = None,
+    units: Callable[[Any], float] | None = None,
+    name: str | None = None,
+) -> Flow[A | B]: ...
+@overload
+def Union(
+    one: Flow[A],
+    two: Flow[B],
+    three: Flow[C],
+    /,
+    *,
+    weights: Sequence[float] | None = None,
+    units: Callable[[Any], float] | None = None,
+    name: str | None = None,
+) -> Flow[A | B | C]: ...
+@overload
+def Union(
+    *flows: Flow[T],
+    weights: Sequence[float] | None = None,
+    units: Callable[[Any], float] | None = None,
+    name: str | None = None,
+) -> Flow[T]: ...
 def Union(  # noqa: N802 - an operator, under the paper's name
     *flows: Flow[Any],
     weights: Sequence[float] | None = None,
@@ -90,6 +126,9 @@ def _merge(
     shares = _weights(weights, len(flows), what)
     if units is not None and weights is None:
         raise BuildError(f"{what}: `units` says what a turn costs, so it needs `weights`.")
+    if units is not None:
+        for node in (flow.node for flow in flows):
+            require_agreement(gives_of(node), units, node.name or node.label, label_of(units))
     label = "union" if mode == "async" else "union(round_robin)"
     if weights is not None:
         label = f"union(weights={[_plain(w) for w in weights]})"
@@ -104,6 +143,7 @@ def _merge(
             "weights": shares,
             "units": units,
             "weighted": weights is not None,
+            "gives": either_of(gives_of(flows[i].node) for i in outputs),
         },
     )
     return Flow(node)

@@ -6,36 +6,36 @@ Transformations run inside the actors; `gather_sync` and `gather_async` lead to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, overload
 
 from rillflow.callables import label_of
 from rillflow.errors import BuildError
 from rillflow.flows.flow import Flow
-from rillflow.flows.stream import EngineName, Stream, gives_of, require_positive
-from rillflow.graph import annotations as types
+from rillflow.flows.stream import Elements, EngineName, Stream, gives_of, require_positive
 from rillflow.graph.handles import ActorHandle, Actors, CallableActor
+from rillflow.graph.neighbours import either_of, list_of, passed_on
 from rillflow.graph.node import Node
 
 if TYPE_CHECKING:
     from rillflow.engines.contract import Engine
     from rillflow.graph.context import Context
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 
 
-class ParallelFlow(Stream[T]):
+class ParallelFlow(Stream[T_co]):
     """One shard per source actor; transformations run inside the actor, next to its state."""
 
     __slots__ = ()
 
     @overload
     def for_each(
-        self, fn: Callable[[T], U], *, max_concurrency: int = 1, name: str | None = None
+        self, fn: Callable[[T_co], U], *, max_concurrency: int = 1, name: str | None = None
     ) -> ParallelFlow[U]: ...
     @overload
     def for_each(
-        self, fn: Callable[[T, Context], U], *, max_concurrency: int = 1, name: str | None = None
+        self, fn: Callable[[T_co, Context], U], *, max_concurrency: int = 1, name: str | None = None
     ) -> ParallelFlow[U]: ...
     def for_each(
         self, fn: Callable[..., Any], *, max_concurrency: int = 1, name: str | None = None
@@ -47,31 +47,38 @@ class ParallelFlow(Stream[T]):
         require_positive("for_each", "max_concurrency", max_concurrency)
         if max_concurrency > 1:
             return self._spread(fn, max_concurrency, name)
-        gives = types.output_type(fn) if callable(fn) else types.UNKNOWN
-        return ParallelFlow(self._transform("for_each", fn, name=name, gives=gives))
+        return ParallelFlow(self._transform("for_each", fn, name=name))
 
     par_for_each = for_each
 
-    def filter(self, fn: Callable[[T], bool], *, name: str | None = None) -> ParallelFlow[T]:
+    @overload
+    def filter(
+        self, fn: Callable[[T_co], TypeGuard[U]], *, name: str | None = None
+    ) -> ParallelFlow[U]: ...
+    @overload
+    def filter(
+        self, fn: Callable[[T_co], bool], *, name: str | None = None
+    ) -> ParallelFlow[T_co]: ...
+    def filter(self, fn: Callable[[T_co], Any], *, name: str | None = None) -> ParallelFlow[Any]:
         """Keep the items for which `fn` is true, in the actor that made them."""
-        return ParallelFlow(self._transform("filter", fn, name=name, gives=gives_of(self.node)))
+        return ParallelFlow(self._transform("filter", fn, name=name))
 
-    def batch(self, n: int, *, name: str | None = None) -> ParallelFlow[list[T]]:
+    def batch(self, n: int, *, name: str | None = None) -> ParallelFlow[list[T_co]]:
         """Lists of `n` items of one shard; a shorter one at the end of the shard."""
         require_positive("batch", "n", n)
         return ParallelFlow(self._transform("batch", name=name, label=f"batch({n})", n=n))
 
-    def flatten(self: ParallelFlow[list[U]], *, name: str | None = None) -> ParallelFlow[U]:
+    def flatten(self: ParallelFlow[Elements[U]], *, name: str | None = None) -> ParallelFlow[U]:
         """The elements of each item, one by one."""
-        return ParallelFlow(self._transform("flatten", name=name, gives=self._element()))
+        return ParallelFlow(self._transform("flatten", name=name))
 
     @overload
     def combine(
-        self, fn: Callable[[T], Sequence[U]], *, name: str | None = None
+        self, fn: Callable[[T_co], Sequence[U]], *, name: str | None = None
     ) -> ParallelFlow[U]: ...
     @overload
     def combine(
-        self, fn: Callable[[T, Context], Sequence[U]], *, name: str | None = None
+        self, fn: Callable[[T_co, Context], Sequence[U]], *, name: str | None = None
     ) -> ParallelFlow[U]: ...
     def combine(self, fn: Callable[..., Any], *, name: str | None = None) -> ParallelFlow[Any]:
         """`fn` gives a list for each item, often empty while it collects; its elements flow on."""
@@ -79,7 +86,7 @@ class ParallelFlow(Stream[T]):
 
     def local_shuffle(
         self, buffer: int, seed: int | None = None, *, name: str | None = None
-    ) -> ParallelFlow[T]:
+    ) -> ParallelFlow[T_co]:
         """Fill a buffer in each shard, then emit a random element of it for each new item."""
         require_positive("local_shuffle", "buffer", buffer)
         node = self._transform(
@@ -88,25 +95,21 @@ class ParallelFlow(Stream[T]):
             label=f"local_shuffle({buffer})",
             n=buffer,
             seed=seed,
-            gives=gives_of(self.node),
         )
         return ParallelFlow(node)
 
-    def limit(self, n: int, *, name: str | None = None) -> ParallelFlow[T]:
+    def limit(self, n: int, *, name: str | None = None) -> ParallelFlow[T_co]:
         """End each shard after `n` items."""
         require_positive("limit", "n", n)
-        node = self._transform(
-            "limit", name=name, label=f"limit({n})", n=n, gives=gives_of(self.node)
-        )
-        return ParallelFlow(node)
+        return ParallelFlow(self._transform("limit", name=name, label=f"limit({n})", n=n))
 
     def zip_with_source_actor(
         self, *, name: str | None = None
-    ) -> ParallelFlow[tuple[ActorHandle, T]]:
+    ) -> ParallelFlow[tuple[ActorHandle, T_co]]:
         """Pair each item with the handle of the actor that made it."""
         return ParallelFlow(self._transform("zip_with_source_actor", name=name))
 
-    def gather_sync(self, *, name: str | None = None) -> Flow[list[T]]:
+    def gather_sync(self, *, name: str | None = None) -> Flow[list[T_co]]:
         """One list per round, one item of each shard in shard order: a barrier.
 
         Round t+1 is requested only when everything downstream is done with round t, so a message
@@ -116,7 +119,7 @@ class ParallelFlow(Stream[T]):
 
     batch_across_shards = gather_sync
 
-    def gather_async(self, *, num_async: int = 1, name: str | None = None) -> Flow[T]:
+    def gather_async(self, *, num_async: int = 1, name: str | None = None) -> Flow[T_co]:
         """Items as soon as they are ready, with at most `num_async` requests of each shard open.
 
         A request stays open until everything downstream is done with its item.
@@ -124,7 +127,7 @@ class ParallelFlow(Stream[T]):
         require_positive("gather_async", "num_async", num_async)
         return Flow(_gather(self.node, "gather_async", name, mode="async", num_async=num_async))
 
-    def union(self, *others: ParallelFlow[T], name: str | None = None) -> ParallelFlow[T]:
+    def union(self, *others: ParallelFlow[U], name: str | None = None) -> ParallelFlow[T_co | U]:
         """The shards of this flow, then those of the others, as one parallel flow."""
         for other in others:
             if not isinstance(other, ParallelFlow):
@@ -139,11 +142,11 @@ class ParallelFlow(Stream[T]):
             inputs=inputs,
             parallel=True,
             name=name,
-            options={"keep": None},
+            options={"keep": None, "gives": either_of(gives_of(input_) for input_ in inputs)},
         )
         return ParallelFlow(node)
 
-    def select_shards(self, keep: Sequence[int], *, name: str | None = None) -> ParallelFlow[T]:
+    def select_shards(self, keep: Sequence[int], *, name: str | None = None) -> ParallelFlow[T_co]:
         """Only the shards with these indexes."""
         count = self.num_shards()
         chosen = tuple(keep)
@@ -158,22 +161,22 @@ class ParallelFlow(Stream[T]):
             inputs=(self.node,),
             parallel=True,
             name=name,
-            options={"keep": chosen},
+            options={"keep": chosen, "gives": gives_of(self.node)},
         )
         return ParallelFlow(node)
 
-    def get_shard(self, index: int) -> Flow[T]:
+    def get_shard(self, index: int) -> Flow[T_co]:
         """The items of one shard, in order."""
         return self.select_shards([index]).gather_sync().flatten()
 
-    def shards(self) -> list[Flow[T]]:
+    def shards(self) -> list[Flow[T_co]]:
         """Each shard as a flow of its own."""
         return [self.get_shard(i) for i in range(self.num_shards())]
 
-    def repartition(self, n: int, *, name: str | None = None) -> ParallelFlow[T]:
+    def repartition(self, n: int, *, name: str | None = None) -> ParallelFlow[T_co]:
         """`n` new shards; item k of an old shard goes, unread, to new shard k mod n."""
         require_positive("repartition", "n", n)
-        return self._route(n, f"repartition({n})", lambda item: item, name)
+        return self._route(n, f"repartition({n})", _same, name)
 
     def split(self, n: int = 2) -> tuple[Flow[Any], ...]:
         """`gather_sync` (concatenated, where the source says how), then `Flow.split`."""
@@ -187,17 +190,19 @@ class ParallelFlow(Stream[T]):
         """How many shards there are."""
         return count_shards(self.node)
 
-    def take(self, n: int, *, engine: EngineName | Engine = "local", seed: int = 0) -> list[T]:
+    def take(self, n: int, *, engine: EngineName | Engine = "local", seed: int = 0) -> list[T_co]:
         """The first `n` items, gathered in rounds."""
         return self.gather_sync().flatten().take(n, engine=engine, seed=seed)
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[T_co]:
         raise TypeError(
             f"a parallel flow has no single order: {self.node.label!r} must be gathered first, "
             "with .gather_sync() or .gather_async()."
         )
 
     def _spread(self, fn: Callable[..., Any], k: int, name: str | None) -> ParallelFlow[Any]:
+        if not callable(fn):
+            raise BuildError(f"for_each takes a callable; got {fn!r}.")
         label = f"for_each({label_of(fn)}, max_concurrency={k})"
         return self._route(self.num_shards() * k, label, fn, name, per_shard=k)
 
@@ -206,6 +211,8 @@ class ParallelFlow(Stream[T]):
     ) -> ParallelFlow[Any]:
         """Send each item, unread, to one of `n` helper actors that apply `fn` to it."""
         source = _gather(self.node, "forward", None, mode="async", num_async=max(1, per_shard))
+        producer = self.node.name or self.node.label
+        gives = passed_on("for_each", fn, gives_of(self.node), producer, label)
         helpers = Actors.of(CallableActor, n, fn, name=label.split("(")[0])
         node = Node(
             kind="route",
@@ -213,9 +220,13 @@ class ParallelFlow(Stream[T]):
             inputs=(source,),
             parallel=True,
             name=name,
-            options={"actors": helpers, "per_shard": per_shard},
+            options={"actors": helpers, "per_shard": per_shard, "gives": gives},
         )
         return ParallelFlow(node)
+
+
+def _same(item: U) -> U:
+    return item
 
 
 def count_shards(node: Node) -> int:
@@ -229,9 +240,7 @@ def count_shards(node: Node) -> int:
 
 
 def _gather(node: Node, label: str, name: str | None, *, mode: str, num_async: int) -> Node:
-    gives = gives_of(node)
-    if mode == "sync" and gives is not types.UNKNOWN:
-        gives = list[gives]  # type: ignore[valid-type]
+    gives = list_of(gives_of(node)) if mode == "sync" else gives_of(node)
     shown = f"{label}(num_async={num_async})" if num_async > 1 else label
     return Node(
         kind="gather",

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 from rillflow.callables import label_of
 from rillflow.errors import BuildError, EndOfStream
 from rillflow.flows.parallel import ParallelFlow
-from rillflow.graph.annotations import output_type
+from rillflow.graph.annotations import UNKNOWN, method_type, output_type
 from rillflow.graph.handles import Actors
+from rillflow.graph.neighbours import either_of
 from rillflow.graph.node import Node
+from rillflow.graph.values import type_of_iterable, type_of_values
 from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
 
 T = TypeVar("T")
@@ -39,21 +41,27 @@ def from_actors(
     """
     if not isinstance(actors, Actors):
         raise BuildError(f"from_actors takes a group made by Actors.of(...); got {actors!r}.")
-    target = getattr(actors.factory, method, None)
+    made = _made_by(actors.factory)
+    target = getattr(made, method, None)
     if isinstance(actors.factory, type) and not callable(target):
         raise BuildError(
             f"from_actors: {label_of(actors.factory)} has no method {method!r} to make items with. "
             "Define it, or name another with method=..."
         )
-    gives = {} if target is None else {"gives": output_type(target)}
+    gives = method_type(made, method) if callable(target) else UNKNOWN
     node = Node(
         kind="actors",
         label=label or f"from_actors({label_of(actors.factory)}.{method})",
         parallel=True,
         name=name,
-        options={"actors": actors, "method": method, "concat": concat, **gives},
+        options={"actors": actors, "method": method, "concat": concat, "gives": gives},
     )
     return ParallelFlow(node)
+
+
+def _made_by(factory: Callable[..., Any]) -> Any:
+    """The class of an actor: the factory itself, or what it is annotated to return."""
+    return factory if isinstance(factory, type) else output_type(factory)
 
 
 def from_items(
@@ -68,7 +76,8 @@ def from_items(
     items = list(items)
     _shards("from_items", num_shards)
     dealt = [items[i::num_shards] for i in range(num_shards)]
-    return _iterate(f"from_items({len(items)})", dealt, repeat, placement, on_failure)
+    gives, label = type_of_values(items), f"from_items({len(items)})"
+    return _iterate(label, dealt, repeat, placement, on_failure, gives)
 
 
 def from_range(
@@ -86,7 +95,7 @@ def from_range(
     size = n // num_shards
     bounds = [*(size * i for i in range(num_shards)), n]
     slices = [range(bounds[i], bounds[i + 1]) for i in range(num_shards)]
-    return _iterate(f"from_range({n})", slices, repeat, placement, on_failure)
+    return _iterate(f"from_range({n})", slices, repeat, placement, on_failure, int)
 
 
 def from_iterators(
@@ -101,7 +110,8 @@ def from_iterators(
     if not iterables:
         raise BuildError("from_iterators needs at least one iterable.")
     label = f"from_iterators({len(iterables)})"
-    return _iterate(label, iterables, repeat, placement, on_failure)
+    gives = either_of(type_of_iterable(one) for one in iterables)
+    return _iterate(label, iterables, repeat, placement, on_failure, gives)
 
 
 def _iterate(
@@ -110,6 +120,7 @@ def _iterate(
     repeat: bool,
     placement: Placement,
     on_failure: FailurePolicy | Reaction | None,
+    gives: Any,
 ) -> ParallelFlow[Any]:
     actors = Actors.of(
         IteratorActor,
@@ -121,7 +132,10 @@ def _iterate(
         on_failure=on_failure,
     )
     node = Node(
-        kind="actors", label=label, parallel=True, options={"actors": actors, "method": "next"}
+        kind="actors",
+        label=label,
+        parallel=True,
+        options={"actors": actors, "method": "next", "gives": gives},
     )
     return ParallelFlow(node)
 

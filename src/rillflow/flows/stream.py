@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Set
 from typing import Any, Generic, Literal, TypeVar
 
 from rillflow.callables import label_of
 from rillflow.errors import BuildError
-from rillflow.graph import annotations as types
+from rillflow.graph.annotations import UNKNOWN, wants_context
+from rillflow.graph.neighbours import passed_on
 from rillflow.graph.node import Node
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
+Elements = list[U] | tuple[U, ...] | Set[U] | deque[U] | Iterator[U]
+"""what `flatten` takes apart: neither text nor mappings, whose elements nobody means"""
 EngineName = Literal["sim", "local", "ray"]
 
 
-class Stream(Generic[T]):
+class Stream(Generic[T_co]):
     """A handle on a node of the graph."""
 
     __slots__ = ("node",)
@@ -56,7 +61,6 @@ class Stream(Generic[T]):
         *,
         label: str | None = None,
         name: str | None = None,
-        gives: Any = types.UNKNOWN,
         **options: Any,
     ) -> Node:
         """A transform node behind this one, with the types of the two neighbours compared."""
@@ -64,11 +68,9 @@ class Stream(Generic[T]):
             raise BuildError(f"{op} takes a callable; got {fn!r}.")
         if label is None:
             label = op if fn is None else f"{op}({label_of(fn)})"
-        here = self.node.options.get("gives", types.UNKNOWN)
         if fn is not None:
-            options["ctx"] = types.wants_context(fn)
-            if not getattr(fn, "takes_ref", False):  # an item unread is a Ref, whatever is in it
-                types.require_agreement(here, fn, self.node.label, label)
+            options["ctx"] = wants_context(fn)
+        gives = passed_on(op, fn, gives_of(self.node), self.node.name or self.node.label, label)
         return Node(
             kind="transform",
             label=label,
@@ -78,13 +80,10 @@ class Stream(Generic[T]):
             options={"op": op, "fn": fn, "gives": gives, **options},
         )
 
-    def _element(self) -> Any:
-        return types.element_type(self.node.options.get("gives", types.UNKNOWN))
-
 
 def gives_of(node: Node) -> Any:
-    """The annotated type of a node's items, or UNKNOWN."""
-    return node.options.get("gives", types.UNKNOWN)
+    """The type of a node's items, as far as annotations tell, or UNKNOWN."""
+    return node.options.get("gives", UNKNOWN)
 
 
 def require_positive(operator: str, argument: str, value: object) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
+from rillflow.graph.check_types import types_behind_queues
 from rillflow.graph.handles import Actors, CallableActor, Queue
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
@@ -380,6 +381,7 @@ CHECKS: list[Callable[[Program], Iterator[str]]] = [
     queue_never_emptied,
     queue_never_filled,
     loop_without_beginning,
+    types_behind_queues,
     unshippable_transform,
     unshippable_actors,
 ]

@@ -96,7 +96,8 @@ class Operator(Generic[T, U]):
     A subclass defines `__call__(self, item)` or `__call__(self, item, ctx)`. Set `takes_ref` to be
     given an item unread, as a `Ref` that can be forwarded without a copy. An operator in the driver
     that has a method `on_start(ctx)` is called once before the first request is made, for instance
-    to send the first weights.
+    to send the first weights. Where the types of the operator and of what comes to it disagree, its
+    `way_in`, if it has one, is part of the message: one sentence on where its items come from.
     """
 
     takes_ref: bool = False

@@ -9,13 +9,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from rillflow.callables import label_of, owner_of
 from rillflow.errors import BuildError
 from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
 
+if TYPE_CHECKING:
+    from rillflow.graph.context import Context
+
 T = TypeVar("T")
+U = TypeVar("U")
+V = TypeVar("V")
 
 
 def _uid() -> str:
@@ -183,7 +188,7 @@ class Queue(Handle, Generic[T]):
     capacity: int = 16
     name: str = "queue"
     when_full: WhenFull = "wait"
-    ends: tuple[Background, ...] = field(default=(), repr=False)
+    ends: tuple[Background[Any, Any], ...] = field(default=(), repr=False)
     """background operators that read or fill this queue"""
     uid: str = field(default_factory=_uid)
 
@@ -203,7 +208,7 @@ class Queue(Handle, Generic[T]):
         return f"<queue {self.name!r} of {self.capacity}>"
 
 
-class Background(Handle):
+class Background(Handle, Generic[T, U]):
     """An operator on a thread or actor of its own, between two bounded queues: usually a learner.
 
     Put items on `inqueue` with `Enqueue`, take results from `outqueue` with `Dequeue`. The operator
@@ -213,11 +218,11 @@ class Background(Handle):
 
     def __init__(
         self,
-        fn: Callable[[Any], Any],
+        fn: Callable[[T], U] | Callable[[T, Context], U],
         *,
         name: str | None = None,
-        inqueue: Queue[Any] | None = None,
-        outqueue: Queue[Any] | None = None,
+        inqueue: Queue[T] | None = None,
+        outqueue: Queue[U] | None = None,
         placement: Placement = "thread",
         on_failure: FailurePolicy | Reaction | None = None,
     ) -> None:
@@ -226,13 +231,13 @@ class Background(Handle):
         self.fn = fn
         self.name = name or label_of(fn)
         self.uid = _uid()
-        self.inqueue = self._attach(inqueue or Queue(name=f"{self.name}.in"))
-        self.outqueue = self._attach(outqueue or Queue(name=f"{self.name}.out"))
+        self.inqueue: Queue[T] = self._attach(inqueue or Queue(name=f"{self.name}.in"))
+        self.outqueue: Queue[U] = self._attach(outqueue or Queue(name=f"{self.name}.out"))
         self.actors = Actors.of(
             CallableActor, 1, fn, name=self.name, placement=placement, on_failure=on_failure
         )
 
-    def _attach(self, queue: Queue[Any]) -> Queue[Any]:
+    def _attach(self, queue: Queue[V]) -> Queue[V]:
         """The same queue (by its uid), knowing that this operator is at one of its ends."""
         return replace(queue, ends=(*queue.ends, self))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from rillflow.graph.captured import captured_groups
 from rillflow.graph.handles import ActorHandle, Actors, Background, Queue
@@ -80,14 +81,16 @@ class Program:
         return names
 
     @cached_property
-    def backgrounds(self) -> tuple[Background, ...]:
+    def backgrounds(self) -> tuple[Background[Any, Any], ...]:
         """Every background operator, also those that are reached only through queues of others."""
         return self._queues_and_backgrounds[1]
 
     @cached_property
-    def _queues_and_backgrounds(self) -> tuple[tuple[Queue[object], ...], tuple[Background, ...]]:
+    def _queues_and_backgrounds(
+        self,
+    ) -> tuple[tuple[Queue[object], ...], tuple[Background[Any, Any], ...]]:
         queues: dict[str, Queue[object]] = {}
-        backgrounds: dict[str, Background] = {}
+        backgrounds: dict[str, Background[Any, Any]] = {}
         found = [node["queue"] for node in self.nodes if "queue" in node.options]
         while found:
             queue = found.pop(0)

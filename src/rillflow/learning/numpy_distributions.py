@@ -75,7 +75,7 @@ class Gaussian:
         return logp, np.full_like(logp, constant + np.float32(0.5 * size))
 
     def backward(self, d_logp: Floats, d_entropy: float | Floats, add: bool = False) -> Floats:
-        """The gradient of the means [width, N]; that of `log_std` is left in its place, or added."""
+        """The gradient of the means [width, N]; that of `log_std` is left or added."""
         d_log_std = np.matmul(self._distance * self._distance - 1, d_logp)
         if add:
             self.d_log_std += d_log_std

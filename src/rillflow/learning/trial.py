@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, Array, SampleBatch
+from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, STATE, Array, SampleBatch
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.numpy_modules import NumpyModules, hindrance
 from rillflow.learning.update import Step, steps_of
@@ -74,6 +74,11 @@ def invented(spec: PolicySpec) -> SampleBatch:
         "keys": np.arange(TIME * ENVS).reshape(shape),
         BOOTSTRAP: _observations(spec, (ENVS,), rng),
     }
+    if spec.state_shape is not None:
+        columns |= {
+            STATE: np.zeros((ENVS, *spec.state_shape), np.float32),
+            "starts": np.zeros(shape, bool),
+        }
     return SampleBatch(columns)
 
 

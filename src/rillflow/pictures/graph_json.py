@@ -137,7 +137,7 @@ class _Schema:
         name = self.queue_names[queue.uid]
         return {"queue": name, "capacity": queue.capacity, "when_full": queue.when_full}
 
-    def _background(self, background: Background) -> None:
+    def _background(self, background: Background[Any, Any]) -> None:
         self._box(
             background.uid,
             f"background({background.name})",
@@ -214,7 +214,7 @@ class _Schema:
             "backgrounds": [self.ids[background.uid] for background in ends],
         }
 
-    def _background_entry(self, background: Background) -> Json:
+    def _background_entry(self, background: Background[Any, Any]) -> Json:
         return {
             "id": self.ids[background.uid],
             "name": background.name,

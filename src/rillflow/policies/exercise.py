@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rillflow.errors import BuildError
 from rillflow.policies.numpy_policy import NumpyPolicy
-from rillflow.policies.probe import call, observations, wrong
+from rillflow.policies.probe import build, call, observations, wrong
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
 
@@ -48,7 +47,7 @@ def exercise(spec: PolicySpec, seed: int = 0) -> Report:
     Raises:
         BuildError: names what is wrong.
     """
-    policy = _build(spec, seed)
+    policy = build(spec, seed)
     obs = observations(spec, (TIME, BATCH), seed)
     call(policy, obs)
     _check_pure(policy, obs)
@@ -69,15 +68,6 @@ def exercise(spec: PolicySpec, seed: int = 0) -> Report:
         _check_numpy(policy, obs[0], seed)
         checks.append("NumPy and torch agree")
     return Report(sum(p.numel() for p in policy.parameters()), tuple(checks))
-
-
-def _build(spec: PolicySpec, seed: int) -> TorchPolicy:
-    try:
-        return TorchPolicy(spec, seed)
-    except BuildError:
-        raise
-    except Exception as error:
-        raise wrong(spec, f"building it raised {type(error).__name__}: {error}") from error
 
 
 @torch.no_grad()
@@ -160,7 +150,7 @@ def _check_gradients(policy: TorchPolicy, obs: NDArray[Any]) -> None:
 @torch.no_grad()
 def _check_weights(policy: TorchPolicy, obs: NDArray[Any], seed: int) -> None:
     weights = policy.get_weights()
-    other = _build(policy.spec, seed + 1)
+    other = build(policy.spec, seed + 1)
     other.set_weights(weights)
     if not _close(call(policy, obs), call(other, obs)):
         raise wrong(
@@ -168,7 +158,7 @@ def _check_weights(policy: TorchPolicy, obs: NDArray[Any], seed: int) -> None:
             "another copy with the same weights gives other results: it keeps numbers that are "
             "neither parameters nor buffers, so a worker would not act as the learner does",
         )
-    same = _build(policy.spec, seed).get_weights()
+    same = build(policy.spec, seed).get_weights()
     different = [name for name in weights if not np.array_equal(weights[name], same[name])]
     if different:
         raise wrong(policy.spec, f"the same seed gave other weights: {', '.join(different)}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from rillflow.experience.batch import SampleBatch
 from rillflow.graph.handles import Background, Queue
 from rillflow.learning.make_learner import AnyLearner, learns_in_numpy, make_learner
 from rillflow.learning.results import Learned
 from rillflow.rl.faults import learner_policy
-from rillflow.rl.pairs import unpaired
+from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, Placement
 
@@ -34,7 +35,7 @@ class Learn:
         self.first_version = info.asked if info.incarnation else 0
         self._learner().version = self.first_version
 
-    def __call__(self, batch: Any) -> Learned:
+    def __call__(self, batch: Paired[SampleBatch]) -> Learned:
         """One optimiser step."""
         learner = self._learner()
         due = learner.version % self.weights_every == 0
@@ -69,7 +70,7 @@ def fitting_placement(workers: Workers) -> Placement:
     return "driver" if small and crowded else "process"
 
 
-class LearnerThread(Background):
+class LearnerThread(Background[Paired[SampleBatch], Learned]):
     """The learner of some workers on its own thread, between `inqueue` and `outqueue`.
 
     Put training batches on `inqueue` with `Enqueue`; what `Dequeue` takes from `outqueue` goes

@@ -13,7 +13,7 @@ from rillflow.experience.batch import SampleBatch
 from rillflow.graph.context import Context, Operator
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.results import TrainStats
-from rillflow.rl.pairs import unpaired
+from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.weights import published_of
 from rillflow.rl.workers import Workers
 from rillflow.seeding import derive_seed
@@ -63,7 +63,7 @@ def tasks_of(config: AlgorithmConfig, count: int, seed: int) -> list[Any]:
         envs.close()
 
 
-class InnerAdapt(Operator[Sequence[Any], list[list[Rounds]]]):
+class InnerAdapt(Operator[Sequence[Paired[SampleBatch]], list[list[Rounds]]]):
     """For `combine`, behind `gather_sync`: let workers adapt `steps` times, then give all rounds.
 
     >>> from rillflow.algorithms import maml
@@ -79,6 +79,8 @@ class InnerAdapt(Operator[Sequence[Any], list[list[Rounds]]]):
     all rounds is left out.
     """
 
+    way_in = "Adapting goes in rounds of all workers: ParallelRollouts(workers).gather_sync()."
+
     def __init__(self, workers: Workers, steps: int = 1) -> None:
         if steps < 1:
             raise BuildError(f"InnerAdapt needs at least one step to adapt; got steps={steps!r}.")
@@ -88,7 +90,7 @@ class InnerAdapt(Operator[Sequence[Any], list[list[Rounds]]]):
         self.round = 0
         self.tasks: dict[str, Rounds] = {}
 
-    def __call__(self, batches: Sequence[Any], ctx: Context) -> list[list[Rounds]]:
+    def __call__(self, batches: Sequence[Paired[SampleBatch]], ctx: Context) -> list[list[Rounds]]:
         """Nothing but a message to the workers yet, or the rounds of every task."""
         for source, batch in zip(ctx.provenance, batches, strict=True):
             self.tasks.setdefault(source.actor, []).append(unpaired(batch))
@@ -124,6 +126,8 @@ class MetaUpdate(Operator[list[Rounds], TrainStats]):
 
     The ledger counts all rounds as trained.
     """
+
+    way_in = "The rounds of all tasks come from .combine(InnerAdapt(workers))."
 
     def __init__(self, workers: Workers) -> None:
         check_workers(workers)

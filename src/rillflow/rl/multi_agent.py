@@ -25,8 +25,8 @@ from rillflow.graph.node import Node
 from rillflow.learning.config import AlgorithmConfig, refused
 from rillflow.learning.fields import type_problems
 from rillflow.rl.multi_agent_worker import MultiAgentWorker
-from rillflow.rl.pairs import unpaired
-from rillflow.rl.workers import PolicyWorkers, placement_of
+from rillflow.rl.pairs import Paired, unpaired
+from rillflow.rl.workers import PolicyWorkers, placement_of, try_network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +106,8 @@ class MultiAgentWorkers(Handle):
             name: settings[name].policy_spec(group.observation_space, group.action_space)
             for name, group in envs.groups.items()
         }
+        for name, spec in specs.items():
+            try_network(spec, settings[name])
         self.actors = Actors.of(
             MultiAgentWorker,
             max(1, config.num_workers),
@@ -140,7 +142,7 @@ class MultiAgentWorkers(Handle):
         return f"<{len(self.actors)} rollout workers on {self.config.env!r} with {names}>"
 
 
-class SelectExperiences(Operator[MultiAgentBatch, SampleBatch]):
+class SelectExperiences(Operator[Paired[MultiAgentBatch], SampleBatch]):
     """The experience of one policy, from that of all.
 
     >>> import numpy as np
@@ -152,18 +154,22 @@ class SelectExperiences(Operator[MultiAgentBatch, SampleBatch]):
     def __init__(self, policy: str) -> None:
         self.policy = policy
 
-    def __call__(self, item: MultiAgentBatch | Any) -> SampleBatch:
+    way_in = (
+        "Workers that act with several policies, those of a MultiAgentConfig, give MultiAgentBatch."
+    )
+
+    def __call__(self, item: Paired[MultiAgentBatch]) -> SampleBatch:
         """The batch of that policy."""
-        batch: MultiAgentBatch = unpaired(item)
+        batch = unpaired(item)
         if self.policy not in batch:
             raise dual_error(RunError, _no_policy(self.policy, batch), KeyError(self.policy))
         return batch[self.policy]
 
 
 @overload
-def Select(stream: ParallelFlow[Any], policy: str) -> ParallelFlow[SampleBatch]: ...
+def Select(stream: ParallelFlow[MultiAgentBatch], policy: str) -> ParallelFlow[SampleBatch]: ...
 @overload
-def Select(stream: Flow[Any], policy: str) -> Flow[SampleBatch]: ...
+def Select(stream: Flow[Paired[MultiAgentBatch]], policy: str) -> Flow[SampleBatch]: ...
 def Select(stream: Any, policy: str) -> Any:  # noqa: N802 - an operator, under the paper's name
     """The experience of one policy; a plan on it trains that policy.
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from rillflow.graph.handles import ActorHandle
 
+T = TypeVar("T")
+Paired: TypeAlias = T | tuple[ActorHandle | tuple[ActorHandle, ...], T]
+"""an item, or an item with the actor or actors that made it"""
 
-def unpaired(item: Any) -> Any:
+
+def unpaired(item: Paired[T]) -> T:
     """The item of an `(actor, item)` pair, or the item itself.
 
     >>> unpaired("batch")
     'batch'
     """
     if isinstance(item, tuple) and len(item) == 2 and _actors(item[0]):
-        return item[1]
-    return item
+        alone: Any = item[1]
+    else:
+        alone = item
+    found: T = alone
+    return found
 
 
 def _actors(first: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,16 +13,20 @@ from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.sources import from_actors
 from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
-from rillflow.learning.q_learning import QConfig
-from rillflow.learning.results import RowStats
+from rillflow.learning.replay_config import ReplayConfig
+from rillflow.learning.results import RowStats, TrainStats
 from rillflow.rl.faults import keeper_policy
-from rillflow.rl.pairs import unpaired
+from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.replay_actor import KEY_BITS, ReplayActor
 from rillflow.rl.train import learner_of
 from rillflow.rl.workers import Workers
 from rillflow.types import Placement
 
-RLLIB_APEX = QConfig(prioritized_replay=True, buffer_size=10_000, train_batch_size=512)
+B = TypeVar("B", bound=Paired[SampleBatch])
+R = TypeVar("R", bound=Paired[SampleBatch | RowStats])
+S = TypeVar("S", bound=Paired[TrainStats])
+
+RLLIB_APEX = ReplayConfig(prioritized_replay=True, buffer_size=10_000, train_batch_size=512)
 """replay for settings that say nothing of it: the defaults of the original Ape-X in RLlib"""
 
 
@@ -33,7 +37,7 @@ def create_replay_actors(cfg: Any = None, *, placement: Placement = "process") -
     >>> create_replay_actors(apex.Config(num_replay_buffer_shards=4))
     <4 actors 'replay' of ReplayActor>
     """
-    cfg = cfg if isinstance(cfg, QConfig) else RLLIB_APEX
+    cfg = cfg if isinstance(cfg, ReplayConfig) else RLLIB_APEX
     return Actors.of(
         ReplayActor,
         cfg.num_replay_buffer_shards,
@@ -44,7 +48,7 @@ def create_replay_actors(cfg: Any = None, *, placement: Placement = "process") -
     )
 
 
-class StoreToReplayBuffer(Operator[Any, Any]):
+class StoreToReplayBuffer(Operator[Paired[SampleBatch], Any]):
     """Send each batch to the replay actors in turn, and pass it on.
 
     >>> from rillflow.algorithms import apex
@@ -67,7 +71,7 @@ class StoreToReplayBuffer(Operator[Any, Any]):
         self.actors = actors
         self.turn = 0
 
-    def __call__(self, batch: Any, ctx: Context) -> Any:
+    def __call__(self, batch: B, ctx: Context) -> B:
         """Send it to the next in turn."""
         turn = self.turn % len(self.actors)  # saved by a run that had more of them
         ctx.send(self.actors[turn], "add", unpaired(batch))
@@ -106,7 +110,7 @@ def Replay(actors: Actors, *, num_async: int = 4) -> Flow[SampleBatch]:  # noqa:
     return ParallelReplay(actors).gather_async(num_async=num_async)
 
 
-class UpdateReplayPriorities(Operator[Any, Any]):
+class UpdateReplayPriorities(Operator[Paired[SampleBatch | RowStats], Any]):
     """Send TD errors to the replay actors that the rows came from, and pass the item on.
 
     Behind training it uses the errors of the result; each actor is sent those of its own rows.
@@ -131,9 +135,9 @@ class UpdateReplayPriorities(Operator[Any, Any]):
     def __init__(self, workers: Workers | None = None) -> None:
         self.workers = workers
 
-    def __call__(self, item: Any, ctx: Context) -> Any:
+    def __call__(self, item: R, ctx: Context) -> R:
         """Send each shard what is its own."""
-        found = unpaired(item)
+        found: Any = unpaired(item)
         if self.workers is not None and isinstance(found, SampleBatch):
             found = learner_of(self.workers, ctx).assess(found)
         keys, errors = _errors_of(found)
@@ -158,7 +162,7 @@ def _errors_of(item: Any) -> tuple[Array, Array]:
         ) from None
 
 
-class UpdateTargetNetwork(Operator[Any, Any]):
+class UpdateTargetNetwork(Operator[Paired[TrainStats], Any]):
     """Copy the trained network to the target network, each time `freq` more rows were trained.
 
     >>> from rillflow.algorithms import async_dqn
@@ -189,9 +193,10 @@ class UpdateTargetNetwork(Operator[Any, Any]):
         """From now on the target network changes here alone."""
         learner_of(self.workers, ctx).target_freq = None
 
-    def __call__(self, result: Any, ctx: Context) -> Any:
+    def __call__(self, result: S, ctx: Context) -> S:
         """Count the rows of one result."""
-        self.since += unpaired(result).steps
+        found: Any = unpaired(result)
+        self.since += found.steps
         if self.since >= self.freq:
             self.since %= self.freq
             learner = learner_of(self.workers, ctx)

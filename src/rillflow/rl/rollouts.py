@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from rillflow.errors import BuildError
-from rillflow.experience.batch import SampleBatch
+from rillflow.experience.batch import MultiAgentBatch, SampleBatch
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.sources import from_actors
 from rillflow.graph.context import Operator
-from rillflow.rl.pairs import unpaired
-from rillflow.rl.workers import AnyWorkers
+from rillflow.rl.pairs import Paired, unpaired
+from rillflow.rl.workers import AnyWorkers, Workers
+
+if TYPE_CHECKING:
+    from rillflow.rl.multi_agent import MultiAgentWorkers
 
 Rollouts = ParallelFlow[SampleBatch] | Flow[SampleBatch]
 """what a plan takes: experience inside the workers, or gathered already"""
 
 
 @overload
+def ParallelRollouts(workers: Workers) -> ParallelFlow[SampleBatch]: ...
+@overload
+def ParallelRollouts(workers: MultiAgentWorkers) -> ParallelFlow[MultiAgentBatch]: ...
+@overload
 def ParallelRollouts(workers: AnyWorkers) -> ParallelFlow[Any]: ...
 @overload
 def ParallelRollouts(
-    workers: AnyWorkers,
-    *,
-    mode: Literal["bulk_sync", "async"],
-    num_async: int = 1,
+    workers: Workers, *, mode: Literal["bulk_sync", "async"], num_async: int = 1
+) -> Flow[SampleBatch]: ...
+@overload
+def ParallelRollouts(
+    workers: MultiAgentWorkers, *, mode: Literal["bulk_sync", "async"], num_async: int = 1
+) -> Flow[MultiAgentBatch]: ...
+@overload
+def ParallelRollouts(
+    workers: AnyWorkers, *, mode: Literal["bulk_sync", "async"], num_async: int = 1
 ) -> Flow[Any]: ...
 def ParallelRollouts(  # noqa: N802 - an operator, under the paper's name
     workers: AnyWorkers,
@@ -69,7 +81,7 @@ def as_ready(rollouts: Rollouts, num_async: int = 1) -> Flow[SampleBatch]:
     return rollouts if isinstance(rollouts, Flow) else rollouts.gather_async(num_async=num_async)
 
 
-class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
+class ConcatBatches(Operator[Paired[SampleBatch], list[SampleBatch]]):
     """For `combine`: collect at least `min_batch_size` rows, then give one batch.
 
     >>> fragment = SampleBatch({"rewards": np.ones((10, 4))})
@@ -81,11 +93,15 @@ class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
     even if an episode ended in one of them.
     """
 
+    way_in = (
+        'ParallelRollouts(workers, mode="bulk_sync") gives one batch for each round of the workers.'
+    )
+
     def __init__(self, min_batch_size: int) -> None:
         self.min_batch_size = min_batch_size
         self.parts: list[SampleBatch] = []
 
-    def __call__(self, batch: SampleBatch | Any) -> list[SampleBatch]:
+    def __call__(self, batch: Paired[SampleBatch]) -> list[SampleBatch]:
         """Nothing yet, or one batch."""
         self.parts.append(unpaired(batch))
         if sum(time * envs for time, envs in (p.shape for p in self.parts)) < self.min_batch_size:
@@ -104,7 +120,7 @@ class ConcatBatches(Operator[SampleBatch, list[SampleBatch]]):
         self.parts = [SampleBatch(part) for part in parts]
 
 
-class StandardizeFields(Operator[SampleBatch, SampleBatch]):
+class StandardizeFields(Operator[Paired[SampleBatch], SampleBatch]):
     """Columns with mean 0 and standard deviation 1; the batch it was given stays as it is.
 
     >>> batch = SampleBatch({"rewards": np.array([[1.0, 3.0]])})
@@ -115,11 +131,10 @@ class StandardizeFields(Operator[SampleBatch, SampleBatch]):
     def __init__(self, fields: list[str]) -> None:
         self.fields = fields
 
-    def __call__(self, batch: SampleBatch | Any) -> SampleBatch:
+    def __call__(self, batch: Paired[SampleBatch]) -> SampleBatch:
         """The batch with those columns standardised."""
-        batch, columns = unpaired(batch), {}
+        found, columns = unpaired(batch), {}
         for name in self.fields:
-            column = batch[name]
+            column = found[name]
             columns[name] = (column - column.mean()) / max(1e-4, float(np.std(column)))
-        whole: SampleBatch = batch.with_columns(**columns)
-        return whole
+        return found.with_columns(**columns)

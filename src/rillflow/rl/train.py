@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from rillflow.experience.batch import SampleBatch
 from rillflow.graph.context import Context, Operator
 from rillflow.learning.make_learner import AnyLearner, make_learner
-from rillflow.learning.results import Gradients, Learned, TrainStats
-from rillflow.rl.pairs import unpaired
+from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
+from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.weights import published_of
 from rillflow.rl.workers import Workers
 
@@ -24,7 +25,7 @@ def learner_of(workers: Workers, ctx: Context) -> AnyLearner:
     return ctx.shared(workers.learner_key, make)
 
 
-class TrainOneStep(Operator[Any, TrainStats]):
+class TrainOneStep(Operator[Paired[SampleBatch | Learned], RowStats]):
     """Learn from a batch in the driver, then publish the new weights to all workers.
 
     >>> from rillflow.algorithms import a2c
@@ -52,17 +53,18 @@ class TrainOneStep(Operator[Any, TrainStats]):
         """Workers begin with the learner's weights."""
         published_of(self.workers, ctx).send(ctx, self.workers.actors)
 
-    def __call__(self, item: SampleBatch | Learned | Any, ctx: Context) -> TrainStats:
+    def __call__(self, item: Paired[SampleBatch | Learned], ctx: Context) -> RowStats:
         """Train, mark, publish."""
-        item = unpaired(item)
-        if not isinstance(item, Learned):
-            item = learner_of(self.workers, ctx).learn(item, *self.passes)
+        learned: Any = unpaired(item)
+        if not isinstance(learned, Learned):
+            learned = learner_of(self.workers, ctx).learn(learned, *self.passes)
         ctx.mark("trained")
-        published_of(self.workers, ctx).publish(item, ctx)
-        return item.result(self.workers.policy)
+        published_of(self.workers, ctx).publish(learned, ctx)
+        result: RowStats = learned.result(self.workers.policy)
+        return result
 
 
-class ComputeGradients(Operator[Any, Gradients]):
+class ComputeGradients(Operator[Paired[SampleBatch], Gradients]):
     """Gradients of a batch, inside the worker that made it, with that worker's weights.
 
     >>> from rillflow.algorithms import a3c
@@ -75,13 +77,13 @@ class ComputeGradients(Operator[Any, Gradients]):
     Some operator of the flow, such as `ApplyGradients`, sends the workers their first weights.
     """
 
-    def __call__(self, batch: SampleBatch | Any, ctx: Context) -> Gradients:
+    def __call__(self, batch: Paired[SampleBatch], ctx: Context) -> Gradients:
         """Gradients with the weights of the actor it runs in."""
         gradients: Gradients = ctx.actor.compute_gradients(unpaired(batch))
         return gradients
 
 
-class ApplyGradients(Operator[Any, TrainStats]):
+class ApplyGradients(Operator[Paired[Gradients], TrainStats]):
     """One optimiser step in the driver; the new weights go to whoever made the gradients.
 
     >>> from rillflow.algorithms import a3c
@@ -97,6 +99,11 @@ class ApplyGradients(Operator[Any, TrainStats]):
     The ledger counts the item as trained.
     """
 
+    way_in = (
+        "Gradients are computed in the workers: "
+        "ParallelRollouts(workers).par_for_each(ComputeGradients()).gather_async()."
+    )
+
     def __init__(self, workers: Workers) -> None:
         self.workers = workers
 
@@ -104,7 +111,7 @@ class ApplyGradients(Operator[Any, TrainStats]):
         """Workers begin with the learner's weights."""
         published_of(self.workers, ctx).send(ctx, self.workers.actors)
 
-    def __call__(self, gradients: Gradients | Any, ctx: Context) -> TrainStats:
+    def __call__(self, gradients: Paired[Gradients], ctx: Context) -> TrainStats:
         """Step, mark, answer."""
         learner = learner_of(self.workers, ctx)
         result = learner.apply_gradients(unpaired(gradients))
@@ -115,7 +122,7 @@ class ApplyGradients(Operator[Any, TrainStats]):
         return TrainStats(result.steps, result.stats, policy=self.workers.policy)
 
 
-class AverageGradients(Operator[Any, Gradients]):
+class AverageGradients(Operator[Paired[Sequence[Paired[Gradients]]], Gradients]):
     """The mean of several gradients, weighted by the steps they were made from.
 
     >>> one, three = Gradients({"w": np.zeros(1)}, 1, {}), Gradients({"w": np.full(1, 4.0)}, 3, {})
@@ -125,9 +132,9 @@ class AverageGradients(Operator[Any, Gradients]):
     Behind `batch(n)` or `gather_sync`, which give lists.
     """
 
-    def __call__(self, items: list[Gradients | Any]) -> Gradients:
+    def __call__(self, items: Paired[Sequence[Paired[Gradients]]]) -> Gradients:
         """One gradient for all."""
-        gradients: list[Gradients] = [unpaired(item) for item in unpaired(items)]
+        gradients = [unpaired(item) for item in unpaired(items)]
         steps = max(1, sum(g.steps for g in gradients))
         values: dict[str, Any] = {
             name: sum(np.asarray(g.values[name]) * (g.steps / steps) for g in gradients)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from rillflow.experience.batch import Array
 from rillflow.graph.context import Context, Operator
@@ -12,6 +12,8 @@ from rillflow.learning.results import Learned
 from rillflow.policies.make import first_weights
 from rillflow.rl.workers import Workers
 from rillflow.types import Ref
+
+T = TypeVar("T")
 
 
 class Published:
@@ -94,7 +96,7 @@ class UpdateWorkerWeights(Operator[Any, Any]):
         published.on_demand = True
         published.send(ctx, self.workers.actors)
 
-    def __call__(self, item: Any, ctx: Context) -> Any:
+    def __call__(self, item: T, ctx: Context) -> T:
         """Count a fragment of each of its workers."""
         published = published_of(self.workers, ctx)
         for actor in ctx.sources:

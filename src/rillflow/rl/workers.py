@@ -41,9 +41,10 @@ class Workers(Handle):
 
     def __init__(self, config: AlgorithmConfig) -> None:
         self.config = config
-        self.spec = _spec(self.config)
+        self.spec, observation = _spec(self.config)
         if self.spec.recurrent and not self.config.algorithm.recurrent:
             raise _remembers(self.config)
+        try_network(self.spec, self.config, observation)
         count = max(1, config.num_workers)
         aggregators = getattr(config, "num_aggregation_workers", 0)
         self.actors = self._aggregators(count, aggregators) if aggregators else self._group(count)
@@ -194,12 +195,26 @@ def _remembers(config: AlgorithmConfig) -> BuildError:
     )
 
 
-def _spec(config: AlgorithmConfig) -> PolicySpec:
-    """The policy's shape, from the spaces of one environment that is closed at once."""
+def try_network(spec: PolicySpec, config: AlgorithmConfig, observation: Any = None) -> None:
+    """Refuse a network of the user's own that is not what its algorithm needs."""
+    if isinstance(spec.model, str):
+        return
+    from rillflow.policies.probe import probe  # torch comes with it
+
+    probe(spec, observation, envs=config.num_envs_per_worker)
+
+
+def _spec(config: AlgorithmConfig) -> tuple[PolicySpec, Any]:
+    """The policy's shape, from the spaces of one environment that is closed at once.
+
+    For a network of the user's own there is an observation too, to try it with: what an environment
+    really gives may be less than what its space allows.
+    """
     from rillflow.envs.make import make_envs
 
     envs = make_envs(config.env, 1, env_config=config.env_config)
     try:
-        return config.policy_spec(envs.observation_space, envs.action_space)
+        spec = config.policy_spec(envs.observation_space, envs.action_space)
+        return spec, None if isinstance(spec.model, str) else envs.reset()[0]
     finally:
         envs.close()

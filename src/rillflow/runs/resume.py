@@ -105,7 +105,11 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
     defaults = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for name, value in saved.items():
-        if isinstance(value, str) and ":" in value and name in ("update", "prepare", "source", "model"):
+        if (
+            isinstance(value, str)
+            and ":" in value
+            and name in ("update", "prepare", "source", "model")
+        ):
             value = pointed_at(value)
         elif isinstance(value, list) and name in defaults:
             value = tuple(value)

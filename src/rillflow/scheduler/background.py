@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rillflow.graph.handles import Background
 from rillflow.scheduler.actor import Actor, Request
@@ -27,7 +27,7 @@ class BackgroundState:
     def __init__(
         self,
         scheduler: Scheduler,
-        background: Background,
+        background: Background[Any, Any],
         actor: Actor,
         inqueue: QueueState,
         outqueue: QueueState,

@@ -127,7 +127,7 @@ def check_references_are_forwarded_unread(make_engine: MakeEngine) -> None:
     recipients = Actors.of(Recipient, 1, name="recipient")
     senders = from_actors(Actors.of(Sender, 1, name="sender")).gather_async()
     stored = senders.for_each(Forward(recipients)).limit(3).filter(_never)
-    flow = Union(stored, from_actors(recipients).gather_async())
+    flow: Flow[Any] = Union(stored, from_actors(recipients).gather_async())
     with flow.run(make_engine()) as run:
         reads: list[int] = []
         while len(reads) < 3:

@@ -117,7 +117,7 @@ def check_not_ready_is_invisible(make_engine: MakeEngine) -> None:
 
 def check_queues_are_bounded(make_engine: MakeEngine) -> None:
     """C9: a queue with a slow reader fills and its producer waits; nothing is lost."""
-    learner = Background(
+    learner: Background[Any, Any] = Background(
         lambda batch: batch,
         name="learner",
         placement="process",
@@ -170,7 +170,7 @@ def check_ledger_balances_at_every_step(make_engine: MakeEngine) -> None:
     workers = Actors.of(Worker, 2, name="worker")
     rollouts = from_actors(workers).filter(lambda n: n % 5 != 3).limit(30).gather_async(num_async=2)
     train, store = rollouts.split()
-    learner = Background(
+    learner: Background[Any, Any] = Background(
         lambda batch: sum(batch),
         name="learner",
         inqueue=Queue(capacity=2, name="in"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from rillflow.learning.tape import Tape, Var, custom, minimum, value_of
+from rillflow.learning.tape import Tape, Var, custom, minimum, quiet, value_of
 
 Arrays = list[np.ndarray]
 SHAPES = [
@@ -200,6 +200,17 @@ def test_two_losses_on_one_tape() -> None:
     assert np.allclose(y.pop(), x.value * x.value / 3)
 
 
+def test_what_a_loss_does_not_use_learns_nothing_from_it() -> None:
+    tape = Tape()
+    x, other = tape.var(floats(3)), tape.var(floats(3, seed=1))
+    loss = (2 * x).mean()
+    _ = other + 1, other - 1, other * 2, other.exp(), other.sum(), other.amin(0), other[1]
+    _ = other.reshape(1, 3), minimum(other, 1.0)
+    tape.backward(loss)
+    assert x.grad is not None
+    assert other.grad is None
+
+
 def test_gradients_add_up_until_they_are_taken_away() -> None:
     tape = Tape()
     x = tape.var(floats(3))
@@ -242,6 +253,14 @@ def test_the_value_of_a_constant_is_itself() -> None:
     x = floats(3)
     assert value_of(x) is x
     assert value_of(Tape().var(x)) is x
+
+
+def test_numbers_that_overflow_are_not_warned_of_inside_quiet() -> None:
+    x = Tape().var(np.array([1000.0], np.float32))
+    with quiet():
+        assert np.isinf(x.exp().value).all()
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        x.exp()
 
 
 # --- errors --------------------------------------------------------------------------------------

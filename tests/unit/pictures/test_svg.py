@@ -37,7 +37,7 @@ class Holds:
         return item
 
 
-def double(item: int) -> int:
+def double(item: Any) -> Any:
     return 2 * item
 
 

@@ -166,7 +166,7 @@ class Unforgetting(OwnMemory):
 BROKEN: list[tuple[Any, str]] = [
     (WrongWidth, "outputs must have shape [12, 2], found [12, 4]"),
     (Unsqueezed, "values must have shape [12], found [12, 1]"),
-    (NoValue, "it must return ('outputs', 'values'), found 1 results"),
+    (NoValue, "it must return (outputs [12, 2], values [12]), found one tensor [12, 2]"),
     (Unused, "no gradient reaches forgotten.weight, forgotten.bias"),
     (Detached, "no gradient reaches layer.weight, layer.bias"),
     (NoGradient, "its results carry no gradient"),

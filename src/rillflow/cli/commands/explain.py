@@ -24,9 +24,16 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 }
 _ENDINGS = {".txt": "text", ".mmd": "mermaid", ".md": "mermaid", ".svg": "svg", ".json": "json"}
 
+_OF_MODULES: dict[str, Callable[[Any], str]] = {
+    "text": str,
+    "mermaid": lambda overview: str(overview.to_mermaid()),
+    "json": lambda overview: json.dumps(overview.to_json(), indent=2),
+}
+
 _DESCRIPTION = """\
 Show the dataflow of an algorithm: which operators there are, where they run, who sends what to
-whom. Nothing is started, so 256 workers can be looked at on a laptop."""
+whom; or with --modules its networks, how large they are, and which step trains which. Nothing is
+started, so 256 workers can be looked at on a laptop."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,24 +48,39 @@ def main(arguments: Sequence[str]) -> int:
         metavar="NAME",
         help="text, mermaid, svg or json (default: by the ending of the file, text)",
     )
+    parser.add_argument(
+        "--modules",
+        action="store_true",
+        help="the networks and who trains them, instead of the dataflow",
+    )
     parser.add_argument("-o", "--out", metavar="FILE", help="write it there instead of here")
     request = parse_request(parser, arguments)
     name = request.options.format
     out = None if request.options.out is None else Path(request.options.out)
     if name is None:
         name = "text" if out is None else _ENDINGS.get(out.suffix.lower(), "text")
-    if name not in FORMATS:
-        raise Usage(f"--format is one of {', '.join(FORMATS)}; got {name!r}")
+    formats = _OF_MODULES if request.options.modules else FORMATS
+    if name not in formats:
+        raise Usage(f"--format is one of {', '.join(formats)}; got {name!r}")
 
     from rillflow.cli.notes import notes_as_lines
     from rillflow.runs.job import Job
 
     with notes_as_lines():
         job = Job(request.algorithm, request.module, request.config, {}, agents=agents_for(request))
-        text = FORMATS[name](job.build()[1])
+        workers, flow = job.build()
+        text = formats[name](_modules_of(workers) if request.options.modules else flow)
     if out is None:
         print(text.rstrip("\n"))
     else:
         out.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
         print(out)
     return 0
+
+
+def _modules_of(workers: Any) -> Any:
+    """The networks of the algorithm; of several policies, those of the first."""
+    from rillflow.learning.overview import overview
+
+    one = next(iter(workers.policies.values())) if hasattr(workers, "policies") else workers
+    return overview(one.spec, one.config)
