@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rillflow.algorithms import async_dqn
+from rillflow.policies.explorers import Place
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.runs.train import Trained, train
@@ -67,7 +69,10 @@ def test_rows_look_ahead_inside_the_fragment() -> None:
     import torch
 
     class Policy:
-        device = torch.device("cpu")
+        def q_values(self, obs: Any) -> Any:
+            return obs
+
+    m = SimpleNamespace(target=SimpleNamespace(policy=Policy()))
 
     steps = torch.arange(4.0)[:, None, None]  # the observation is the time
     no = torch.zeros(4, 1, dtype=torch.bool)
@@ -80,8 +85,9 @@ def test_rows_look_ahead_inside_the_fragment() -> None:
         "truncated": no,
         "bootstrap_obs": torch.full((1, 1), 4.0),
     }
-    rows = async_dqn.postprocess(Policy(), batch, async_dqn.Config(n_step=3, gamma=0.5))
+    rows = async_dqn.prepare(m, batch, async_dqn.Config(n_step=3, gamma=0.5))
     assert rows["next_obs"].ravel().tolist() == [3, 4, 4, 4]
+    assert rows["next_q"].ravel().tolist() == [3, 4, 4, 4]
     assert rows["discount"].tolist() == [0.125, 0.125, 0.25, 0.5]
     assert rows["rewards"].tolist() == [1.75, 1.75, 1.5, 1]
 
@@ -89,10 +95,10 @@ def test_rows_look_ahead_inside_the_fragment() -> None:
 def test_each_worker_explores_at_its_own_rate_in_the_end() -> None:
     """From the first one's rate to its square; at first all act at random."""
     config = async_dqn.Config(num_workers=3, final_epsilon=0.1, epsilon_timesteps=300)
-    assert [config.exploration(i, 0) for i in range(3)] == [1, 1, 1]
-    assert np.allclose([config.exploration(i, 100) for i in range(3)], [0.1, 0.1**1.5, 0.01])
-    alone = async_dqn.Config(num_workers=1, final_epsilon=0.1)
-    assert np.isclose(alone.exploration(0, 10**9), 0.1)
+    rate = config.explorer().rate  # type: ignore[attr-defined]
+    assert [rate(Place(i, 3), 0) for i in range(3)] == [1, 1, 1]
+    assert np.allclose([rate(Place(i, 3), 100) for i in range(3)], [0.1, 0.1**1.5, 0.01])
+    assert np.isclose(rate(Place(), 10**9), 0.1)
 
 
 def test_there_are_no_settings_of_replay() -> None:

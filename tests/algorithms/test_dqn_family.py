@@ -11,6 +11,7 @@ import torch
 import rillflow as rf
 from rillflow.algorithms import get_algorithm
 from rillflow.learning.results import RowStats
+from rillflow.policies.explorers import Place
 from rillflow.rl.replay_actor import KEY_BITS
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
@@ -39,8 +40,7 @@ def _one_thread():
 
 def flow_of(algorithm, base=SMALL, **settings):
     module = get_algorithm(algorithm)
-    values = {"loss": module.loss, "postprocess": module.postprocess, **base, **settings}
-    workers = Workers(module.Config.make(**values))
+    workers = Workers(module.Config.make(**{**base, **settings}))
     return module.plan(ParallelRollouts(workers), workers), workers
 
 
@@ -125,8 +125,9 @@ def test_learner_learns_the_same_wherever_it_lives(algorithm):
 
 
 def test_each_worker_of_apex_explores_at_its_own_rate():
-    config = get_algorithm("apex").Config(num_workers=3)
-    assert np.allclose([config.exploration(i, 10**6) for i in range(3)], [0.4, 0.4**4.5, 0.4**8])
+    rate = get_algorithm("apex").Config(num_workers=3).explorer().rate
+    assert np.allclose([rate(Place(i, 3), 10**6) for i in range(3)], [0.4, 0.4**4.5, 0.4**8])
+    assert rate(Place(), 0) == 0.4
 
 
 def test_no_workers_is_one_in_the_driver():
@@ -171,9 +172,10 @@ def test_several_batches_of_one_draw_are_as_many_updates(algorithm, framework):
     assert [result.steps for result in results] == [48] * 4
     assert all(len(result.rows["keys"]) == 48 for result in results)
     # the learner of Ape-X is an actor, and may be ahead of its results
-    learned = _states_with(state, "optimizer")
+    learned = _states_with(state, "optimisers")
     assert len(learned) == 1
-    updates = int(next(iter(learned[0]["optimizer"].values()))["step"])
+    updates = int(next(iter(learned[0]["optimisers"]["policy"].values()))["step"])
+    assert updates == learned[0]["updates"]
     assert updates == 3 * int(learned[0]["version"])
     assert updates == 12 or (algorithm == "apex" and updates > 12)
 
@@ -251,7 +253,7 @@ def test_the_target_network_lags_and_is_saved():
             same.append(all(np.array_equal(own[name], target[name]) for name in own))
         state = learner.get_state()
     assert same == [False, False, True, False, False, True]
-    assert set(state["target"]) == set(state["weights"])
+    assert set(state["targets"]["policy"]) == set(state["networks"]["policy"])
 
 
 def test_without_torch():
@@ -267,7 +269,7 @@ def test_without_torch():
 
 @pytest.mark.proc
 def test_worker_processes_never_import_torch():
-    """Though the algorithm's own loss travels with their configuration."""
+    """Though the algorithm travels with their configuration."""
     _, workers = flow_of("dqn")
     rows = ParallelRollouts(workers)
     assert rows.for_each(lambda _: "torch" in sys.modules).take(2, engine="local") == [False] * 2

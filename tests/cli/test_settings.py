@@ -25,7 +25,7 @@ OWN = '''
 """An algorithm of a user."""
 from dataclasses import dataclass
 from rillflow.algorithms import a2c
-from rillflow.algorithms.a2c import loss, postprocess
+from rillflow.learning.algorithm import Algorithm
 import gymnasium
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,7 @@ def plan(rollouts, workers, cfg=None):
 def make_env(**more):
     return gymnasium.make("CartPole-v1", **more)
 
-class Both:
-    Config, plan = Config, staticmethod(plan)
+MINE = Algorithm("mine", Config, a2c.modules, a2c.update, plan, prepare=a2c.prepare)
 '''
 
 
@@ -144,7 +143,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_algorithm"
 
 
-@pytest.mark.parametrize("name", ["plan", "Both", "Config"])
+@pytest.mark.parametrize("name", ["plan", "MINE", "Config"])
 def test_an_algorithm_of_ones_own_has_its_flags_too(own: str, name: str) -> None:
     request = parse(f"{own}:{name}", f"{own}:make_env", "--knob", "3")
     assert request.config.knob == 3.0

@@ -188,8 +188,8 @@ def run(finished: Path, tmp_path: Path) -> Path:
     "changes",
     [
         {"env": "my_maze:make"},
-        {"loss": "my_maze:make"},
-        {"postprocess": "my_maze:make"},
+        {"update": "my_maze:make"},
+        {"prepare": "my_maze:make"},
         {"model": "my_maze:make"},
         {"algorithm": "my_maze:make"},
         {"env_config": {"x": "my_maze:make"}},
@@ -229,7 +229,7 @@ def test_another_environment_is_the_users_choice(call: Any, maze: Path, run: Pat
     assert not maze.exists()
 
 
-@pytest.mark.parametrize("setting", ["loss", "postprocess"])
+@pytest.mark.parametrize("setting", ["update", "prepare"])
 def test_what_only_training_needs_is_not_imported_to_act(
     call: Any, maze: Path, run: Path, setting: str
 ) -> None:
@@ -244,7 +244,7 @@ def test_to_look_at_a_run_imports_nothing_of_its_own(
     call: Any, maze: Path, run: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rillflow.web.server.View.wait", lambda view: None, raising=False)
-    edit(run / "run.json", env="my_maze:make", algorithm="my_maze:make", loss="my_maze:make")
+    edit(run / "run.json", env="my_maze:make", algorithm="my_maze:make", update="my_maze:make")
     words = {"plot": ["run"], "view": ["run"], "list": ["runs", "--run-dir", "."]}[command]
     assert call(command, *words).code == 0
     assert not maze.exists()

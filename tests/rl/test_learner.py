@@ -15,8 +15,9 @@ from rillflow.algorithms import dqn, ppo
 from rillflow.experience.batch import SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.learner import Learner
-from rillflow.learning.results import Loss, RowStats
+from rillflow.learning.results import RowStats
+from rillflow.learning.torch_learner import TorchLearner
+from rillflow.learning.update import Rows, Step, Steps
 from rillflow.rl.workers import Workers
 
 TIME, ENVS = 8, 5
@@ -55,9 +56,11 @@ def replayed(seed: int = 0, rows: int = 9) -> SampleBatch:
     )
 
 
-def learner(config: AlgorithmConfig, devices: tuple[str, ...] = ("cpu",), seed: int = 0) -> Learner:
+def learner(
+    config: AlgorithmConfig, devices: tuple[str, ...] = ("cpu",), seed: int = 0
+) -> TorchLearner:
     workers = Workers(config)
-    return Learner(workers.spec, workers.config, seed, devices=devices)
+    return TorchLearner(workers.spec, workers.config, seed, devices=devices)
 
 
 PPO = ppo.Config(hidden=(16, 16))
@@ -88,7 +91,7 @@ def test_minibatches_over_several_devices_equal_those_of_one(count: int) -> None
         results = [lr.train(fragment(seed), epochs=3, minibatch=13) for lr in (one, several)]
         assert close(results[0].stats, results[1].stats)
     assert close(one.get_weights(), several.get_weights())
-    assert equal(several.policies[0].get_weights(), several.policies[-1].get_weights())
+    assert equal(*(several.copies[i].policy.get_weights() for i in (0, -1)))
 
 
 def test_q_learning_over_two_devices_equals_that_of_one() -> None:
@@ -112,7 +115,7 @@ def test_gradients_over_two_devices_equal_those_of_one() -> None:
     two.apply_gradients(gradients[0])
     one.apply_gradients(gradients[0])
     assert equal(one.get_weights(), two.get_weights())
-    assert equal(two.policies[0].get_weights(), two.policies[1].get_weights())
+    assert equal(*(copy.policy.get_weights() for copy in two.copies))
 
 
 def test_fewer_rows_than_devices() -> None:
@@ -123,24 +126,23 @@ def test_fewer_rows_than_devices() -> None:
     assert close(one.get_weights(), four.get_weights())
 
 
-def whole(policy: Any, batch: dict[str, torch.Tensor], cfg: Any) -> dict[str, torch.Tensor]:
-    return batch
+def whole(m: Any, batch: dict[str, torch.Tensor], cfg: Any) -> Rows:
+    return Rows(batch)
 
 
-def over_time(policy: Any, batch: dict[str, torch.Tensor], cfg: Any) -> Loss:
+def over_time(m: Any, rows: Rows, cfg: Any) -> Steps:
     """A loss that needs whole sequences: returns are sums over time, with a bootstrap."""
-    returns = batch["rewards"].sum(0) + policy.values(batch["bootstrap_obs"]).detach()
-    values = policy.values(batch["obs"])
-    errors = (values - returns).square()
-    valid = batch.get("valid")
+    returns = rows.rewards.sum(0) + m.policy.values(rows.bootstrap_obs).detach()
+    errors = (m.policy.values(rows.obs) - returns).square()
+    valid = rows.get("valid")
     total = errors.mean() if valid is None else (errors * valid).sum() / valid.sum()
-    return Loss(total, {"loss": total.detach(), "envs": float(returns.shape[0])})
+    yield Step(total, stats={"loss": total, "envs": float(returns.shape[0])})
 
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_fragment_is_split_by_environments(masked: bool) -> None:
     """A sequence stays on one device, and rows that are not valid do not count."""
-    config = ppo.Config(hidden=(16,), loss=over_time, postprocess=whole)
+    config = ppo.Config(hidden=(16,), update=over_time, prepare=whole)
     one, two = learner(config), learner(config, ("cpu", "cpu"))
     batch = fragment()
     if masked:
@@ -172,7 +174,7 @@ def test_more_devices_than_exist_is_one_error(monkeypatch: pytest.MonkeyPatch) -
     for found, way_out in ((0, "set num_gpus=0"), (1, "set num_gpus=1, or num_gpus=0")):
         monkeypatch.setattr(torch.cuda, "device_count", lambda found=found: found)
         with pytest.raises(rf.BuildError, match=f"num_gpus=2, but .* has {found} CUDA.*{way_out}"):
-            Learner(workers.spec, workers.config, 0)
+            TorchLearner(workers.spec, workers.config, 0)
         with pytest.raises(rf.BuildError, match="num_gpus=2"):
             rf.train("ppo", num_gpus=2, engine="sim", until={"steps": 1})
 
@@ -221,7 +223,7 @@ def plain(data: Any) -> bool:
     return type(data) in (str, int, float, np.ndarray, type(None))
 
 
-def lessons(lr: Learner, begin: int) -> None:
+def lessons(lr: TorchLearner, begin: int) -> None:
     """Three more batches."""
     for seed in range(begin, begin + 3):
         if lr.target is None:
@@ -237,7 +239,7 @@ def test_training_goes_on_from_its_state_bit_by_bit(config: AlgorithmConfig) -> 
     lessons(first, 0)
     state = first.get_state()
     assert plain(state)
-    assert state["optimizer"].keys() == first.parameters.keys()
+    assert state["optimisers"]["policy"].keys() == first.parameters["policy"].keys()
     lessons(first, 10)
     expected = first.get_state()
     assert not equal(state, expected)
@@ -263,7 +265,7 @@ def test_a_state_before_the_first_step_has_no_slots() -> None:
     """An optimiser that has not begun is restored as one."""
     lr = learner(PPO)
     state = lr.get_state()
-    assert state["optimizer"] == {}
+    assert state["optimisers"] == {"policy": {}}
     lessons(lr, 0)
     expected = lr.get_weights()
     lr.set_state(state)
@@ -271,11 +273,29 @@ def test_a_state_before_the_first_step_has_no_slots() -> None:
     assert equal(lr.get_weights(), expected)
 
 
-def test_a_loss_must_return_a_loss() -> None:
+def returned(m: Any, rows: Rows, cfg: Any) -> Any:
+    return m.policy.values(rows.obs).mean()
+
+
+def yielded(m: Any, rows: Rows, cfg: Any) -> Any:
+    yield m.policy.values(rows.obs).mean()
+
+
+@pytest.mark.parametrize("mine", [returned, yielded])
+def test_an_update_must_give_steps(mine: Any) -> None:
     """The message names the function and what it gave."""
+    with pytest.raises(rf.RunError, match=rf"yields .*Step\(.*found Tensor from {mine.__name__}"):
+        learner(ppo.Config(update=mine)).train(fragment())
 
-    def mine(policy: Any, rows: Any, cfg: Any) -> Any:
-        return policy.values(rows["obs"]).mean()
 
-    with pytest.raises(rf.RunError, match=r"Loss\(total, stats\), found Tensor from mine"):
-        learner(ppo.Config(loss=mine)).train(fragment())
+def test_an_update_may_return_its_only_step() -> None:
+    """It learns what one that yields it does."""
+
+    def only(m: Any, rows: Rows, cfg: Any) -> Step:
+        (step,) = ppo.update(m, rows, cfg)
+        return step
+
+    usual, own = learner(PPO), learner(ppo.Config(hidden=(16, 16), update=only))
+    for lr in (usual, own):
+        lr.train(fragment())
+    assert equal(usual.get_weights(), own.get_weights())

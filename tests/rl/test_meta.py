@@ -15,6 +15,7 @@ from torch import nn
 import rillflow as rf
 from rillflow.algorithms import maml, ppo
 from rillflow.experience.batch import SampleBatch
+from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.meta_learner import (
     MetaLearner,
     adapted,
@@ -23,6 +24,7 @@ from rillflow.learning.meta_learner import (
     mean_return,
     returns_by_step,
 )
+from rillflow.learning.update import Rows
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.meta import InnerAdapt, MetaUpdate, tasks_of
 from rillflow.rl.meta_worker import MetaWorker
@@ -66,9 +68,12 @@ class Noting(MetaWorker):
 
 @dataclass(frozen=True, kw_only=True)
 class Config(maml.Config):
-    @property
-    def worker_class(self) -> Any:
-        return Noting
+    """Settings of MAML whose workers take notes."""
+
+
+Algorithm(
+    "noting", Config, maml.modules, maml.update, maml.plan, prepare=maml.prepare, worker=Noting
+)
 
 
 def make(**settings: Any) -> Workers:
@@ -111,14 +116,14 @@ def test_every_round_is_made_by_the_policy_that_the_rounds_before_it_led_to() ->
     learner = MetaLearner(workers.spec, workers.config, 4)
     assert len(tasks) == 2
     for rounds in tasks:
-        parameters: Any = learner.parameters
+        first = parameters = learner.parameters["policy"]
         for number, batch in enumerate(rounds):
-            rows = learner._rows(batch)
-            with torch.no_grad(), learner.policy.using(parameters):
-                logp = learner.policy.evaluate(rows["obs"], rows["actions"])[0]
+            rows = learner.rows(batch)
+            with torch.no_grad(), learner.acting.using(parameters):
+                logp = learner.acting.evaluate(rows["obs"], rows["actions"])[0]
             np.testing.assert_allclose(logp, rows["logp"], atol=1e-5, err_msg=f"round {number}")
-            parameters = adapted(learner.policy, parameters, rows, workers.config.inner_lr)
-        moved = [(parameters[n] - p).abs().max().item() for n, p in learner.parameters.items()]
+            parameters = adapted(learner.acting, parameters, rows, workers.config.inner_lr)
+        moved = [(parameters[n] - p).abs().max().item() for n, p in first.items()]
         assert max(moved) > 1e-3, "else the rounds would tell nothing"
 
 
@@ -252,34 +257,35 @@ class Tiny(nn.Module):
 def tiny_learner() -> MetaLearner:
     box = Box(-1.0, 1.0, (2,), np.float32)
     spec = PolicySpec(observation_space=box, action_space=box, model=Tiny)
-    config = maml.Config.make(inner_lr=0.3, clip_param=5.0, entropy_coef=0.1).resolved()
+    config = maml.Config(inner_lr=0.3, clip_param=5.0, entropy_coef=0.1)
     learner = MetaLearner(spec, config, 0)
     for name, parameter in Tiny(spec).named_parameters():
-        learner.parameters[name].data = parameter.data.clone()  # whatever the policy starts from
+        learner.parameters["policy"][name].data = parameter.data.clone()
     return learner
 
 
-def some_rounds(count: int) -> list[dict[str, torch.Tensor]]:
+def some_rounds(count: int) -> list[Rows]:
     generator = torch.Generator().manual_seed(1)
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
     return [
-        {
-            "obs": normal(6, 2),
-            "actions": normal(6, 2),
-            "logp": -2.5 + 0.3 * normal(6),
-            "advantages": normal(6),
-        }
+        Rows(
+            obs=normal(6, 2),
+            actions=normal(6, 2),
+            logp=-2.5 + 0.3 * normal(6),
+            advantages=normal(6),
+        )
         for _ in range(count)
     ]
 
 
 def meta_gradient(learner: MetaLearner, rounds: Any) -> dict[str, torch.Tensor]:
-    total = learner.meta_loss(rounds).total
-    gradients = torch.autograd.grad(total, list(learner.parameters.values()))
-    return dict(zip(learner.parameters, gradients, strict=True))
+    total = learner.meta_step(rounds).loss
+    parameters = learner.parameters["policy"]
+    gradients = torch.autograd.grad(total, list(parameters.values()))
+    return dict(zip(parameters, gradients, strict=True))
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -287,13 +293,13 @@ def test_the_meta_gradient_is_the_slope_of_the_loss_after_adaptation(steps: int)
     """Central differences of the whole computation, adaptation included, parameter by parameter."""
     learner, rounds = tiny_learner(), some_rounds(steps + 1)
     gradients = meta_gradient(learner, rounds)
-    for name, parameter in learner.parameters.items():
+    for name, parameter in learner.parameters["policy"].items():
         flat = parameter.data.view(-1)
         for i in range(len(flat)):
             ends = []
             for sign in (1, -1):
                 flat[i] += sign * 1e-5
-                ends.append(learner.meta_loss(rounds).total.item())
+                ends.append(learner.meta_step(rounds).loss.item())
                 flat[i] -= sign * 1e-5
             slope = (ends[0] - ends[1]) / 2e-5
             assert gradients[name].view(-1)[i].item() == pytest.approx(slope, abs=1e-7), name
@@ -303,11 +309,11 @@ def test_the_meta_gradient_is_of_second_order() -> None:
     """It is not the gradient at the adapted parameters, which leaves the step itself out."""
     learner, rounds = tiny_learner(), some_rounds(2)
     whole = meta_gradient(learner, rounds)
-    after = adapted(learner.policy, learner.parameters, rounds[0], 0.3)
+    after = adapted(learner.acting, learner.parameters["policy"], rounds[0], 0.3)
     leaves = {name: tensor.detach().requires_grad_() for name, tensor in after.items()}
-    with learner.policy.using(leaves):
-        total = learner._loss(learner.policy, rounds[1]).total
-    first_order = torch.autograd.grad(total, list(leaves.values()))
+    with learner.acting.using(leaves):
+        (step,) = maml.update(learner.m, rounds[1], learner.config)
+    first_order = torch.autograd.grad(step.loss, list(leaves.values()))
     gaps = [(whole[n] - g).abs().max().item() for n, g in zip(leaves, first_order, strict=True)]
     assert max(gaps) > 0.01
 
@@ -315,14 +321,12 @@ def test_the_meta_gradient_is_of_second_order() -> None:
 def test_a_step_of_adaptation_on_what_the_policy_did_is_the_policy_gradient() -> None:
     """Where the ratio is one, its slope is that of `logp * advantages`."""
     learner, (rows,) = tiny_learner(), some_rounds(1)
-    policy = learner.policy
+    policy, parameters = learner.acting, learner.parameters["policy"]
     rows["logp"] = policy.evaluate(rows["obs"], rows["actions"])[0].detach()
-    after = adapted(policy, learner.parameters, rows, 0.1)
+    after = adapted(policy, parameters, rows, 0.1)
     logp = policy.evaluate(rows["obs"], rows["actions"])[0]
-    usual = torch.autograd.grad(
-        (logp * rows["advantages"]).mean(), list(learner.parameters.values())
-    )
-    for (name, before), gradient in zip(learner.parameters.items(), usual, strict=True):
+    usual = torch.autograd.grad((logp * rows["advantages"]).mean(), list(parameters.values()))
+    for (name, before), gradient in zip(parameters.items(), usual, strict=True):
         torch.testing.assert_close(after[name], before + 0.1 * gradient)
 
 
@@ -331,10 +335,10 @@ def test_a_meta_update_follows_the_mean_gradient_over_tasks() -> None:
     workers = make(maml_optimizer_steps=1, grad_clip=None, lr=1e-12)
     (tasks,) = rounds_of(workers).for_each(Kept(workers)).take(1, engine="sim", seed=4)
     learner = MetaLearner(workers.spec, workers.config, 4)
-    names = [name for name in learner.parameters if not name.startswith(("critic", "value"))]
-    parameters = [learner.parameters[name] for name in names]
+    own = learner.parameters["policy"]
+    parameters = [own[name] for name in own if not name.startswith(("critic", "value"))]
     each = [
-        torch.autograd.grad(learner.meta_loss([learner._rows(b) for b in rounds]).total, parameters)
+        torch.autograd.grad(learner.meta_step([learner.rows(b) for b in rounds]).loss, parameters)
         for rounds in tasks
     ]
     learner.meta_train(tasks)

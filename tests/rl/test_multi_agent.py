@@ -71,7 +71,7 @@ def test_a_plan_gets_the_settings_of_the_selected_policy() -> None:
     own = workers.training(stream)
     assert (own.policy, own.config.learning_starts) == ("DQN", 32)  # type: ignore[attr-defined]
     assert own.config.num_envs_per_worker == 3 * 4
-    assert own.config.loss is dqn.loss
+    assert own.config.algorithm is dqn.DQN
 
 
 def test_both_policies_learn_from_one_stream_each_at_its_own_rate() -> None:

@@ -26,24 +26,25 @@ from rillflow.algorithms import (
     simple_q,
 )
 from rillflow.experience.batch import SampleBatch
-from rillflow.learning.learner import Learner
-from rillflow.learning.make_learner import make_learner
+from rillflow.learning import losses
+from rillflow.learning.make_learner import framework_and_reason, learns_in_numpy, make_learner
 from rillflow.learning.numpy_learner import NumpyLearner
+from rillflow.learning.torch_learner import TorchLearner
 from rillflow.rl.workers import Workers
 from tests.rl.test_learner import fragment, replayed
 
 ACTOR_CRITIC = [a2c, a3c, pg, ppo]
 REPLAY = [apex, dqn, simple_q]
-WITH_A_TWIN = [*ACTOR_CRITIC, *REPLAY, async_dqn, impala]
+IN_NUMPY = [*ACTOR_CRITIC, *REPLAY, async_dqn, impala]
 
 
-def pair(algorithm: Any, seed: int = 0, **settings: Any) -> tuple[NumpyLearner, Learner]:
+def pair(algorithm: Any, seed: int = 0, **settings: Any) -> tuple[NumpyLearner, TorchLearner]:
     config = algorithm.Config.make(**settings)
     spec, config = Workers(config).spec, Workers(config).config
     fast = make_learner(spec, config, seed)
     slow = make_learner(spec, dataclasses.replace(config, framework="torch"), seed)
     assert isinstance(fast, NumpyLearner)
-    assert isinstance(slow, Learner)
+    assert isinstance(slow, TorchLearner)
     return fast, slow
 
 
@@ -63,7 +64,7 @@ def assert_close(one: dict[str, Any], other: dict[str, Any], atol: float) -> Non
         np.testing.assert_allclose(value, other[name], atol=atol, rtol=1e-3, err_msg=name)
 
 
-@pytest.mark.parametrize("algorithm", WITH_A_TWIN, ids=lambda a: a.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("algorithm", IN_NUMPY, ids=lambda a: a.__name__.rpartition(".")[2])
 def test_the_two_learn_the_same(algorithm: Any) -> None:
     """Gradients, figures, and the weights after some training in shuffled minibatches."""
     fast, slow = pair(algorithm)
@@ -89,8 +90,8 @@ def test_the_learning_rate_falls(which: int) -> None:
         learner.train(batch(dqn, seed))
         states.append(learner.get_state())
     moved = [
-        max(np.abs(after["weights"][n] - before["weights"][n]).max() for n in before["weights"])
-        for before, after in itertools.pairwise(states)
+        max(np.abs(after[n] - before[n]).max() for n in before)
+        for before, after in itertools.pairwise(one["networks"]["policy"] for one in states)
     ]
     assert moved[0] == pytest.approx(1e-2, rel=1e-2)  # of Adam's first step
     assert moved[0] > moved[1] > moved[2] > 0
@@ -99,7 +100,7 @@ def test_the_learning_rate_falls(which: int) -> None:
     resumed.set_state(states[2])
     for seed in (2, 3):
         resumed.train(batch(dqn, seed))
-    for name, array in states[4]["weights"].items():
+    for name, array in states[4]["networks"]["policy"].items():
         assert np.array_equal(array, resumed.get_weights()[name]), name
 
 
@@ -271,33 +272,68 @@ def test_a_snapshot_does_not_change() -> None:
 # -- which learner it is ---------------------------------------------------------------------------
 
 
-def own_loss(policy: Any, rows: Any, cfg: Any) -> Any:
-    return ppo.loss(policy, rows, cfg)
+def with_torch(m: Any, rows: Any, cfg: Any) -> Any:
+    import torch
+
+    for step in ppo.update(m, rows, cfg):
+        yield dataclasses.replace(step, loss=torch.nn.functional.softplus(step.loss))
+
+
+def with_losses(m: Any, rows: Any, cfg: Any) -> Any:
+    """PPO's with a penalty, in the words of both frameworks."""
+    logp, _, values = m.policy.evaluate(rows.obs, rows.actions)
+    ratio = (logp - rows.logp).exp()
+    penalty = losses.mean((ratio - 1).square()) + 0.1 * values.abs().mean()
+    for step in ppo.update(m, rows, cfg):
+        yield dataclasses.replace(step, loss=step.loss + penalty)
 
 
 @pytest.mark.parametrize(
     ("settings", "hindrance"),
     [
-        ({"loss": own_loss}, "loss or postprocess are your own"),
-        ({"model": "cnn", "env": "cnn"}, "the network is 'cnn'"),
+        ({"update": with_torch}, "with_torch uses what the tape has not: TypeError: softplus"),
+        ({"model": "cnn"}, "the network 'policy' is 'cnn'"),
+        ({"model": dict}, "the network 'policy' is one of your own"),
         ({"num_gpus": 1}, "num_gpus=1"),
     ],
+    ids=["update", "cnn", "own", "gpu"],
 )
 def test_what_numpy_cannot_do_is_torch(settings: dict[str, Any], hindrance: str) -> None:
-    from rillflow.learning.make_learner import numpy_twin
-
+    """The reason is told, and is an error where NumPy is asked for."""
     spec = Workers(ppo.Config()).spec
     if "model" in settings:
-        spec = dataclasses.replace(
-            spec,
-            model="cnn",
-            observation_space=rf_images(),
-        )
+        space = rf_images() if settings["model"] == "cnn" else spec.observation_space
+        spec = dataclasses.replace(spec, model=settings["model"], observation_space=space)
         settings = {}
-    config = dataclasses.replace(Workers(ppo.Config()).config, **settings)
-    assert numpy_twin(spec, config) is None
+    config = dataclasses.replace(ppo.Config(), **settings)
+    assert not learns_in_numpy(spec, config)
+    framework, why = framework_and_reason(spec, config)
+    assert framework == "torch"
+    assert hindrance in why
     with pytest.raises(rf.BuildError, match=hindrance):
-        numpy_twin(spec, dataclasses.replace(config, framework="numpy"))
+        learns_in_numpy(spec, dataclasses.replace(config, framework="numpy"))
+
+
+def test_an_update_of_ones_own_that_keeps_to_losses_learns_in_numpy() -> None:
+    """What it learns is what torch learns from it."""
+    fast, slow = pair(ppo, update=with_losses)
+    assert framework_and_reason(fast.acting.spec, fast.config)[0] == "numpy"
+    usual = pair(ppo)[0]
+    for seed in range(3):
+        results = [one.train(batch(ppo, seed), 2, 64) for one in (fast, slow, usual)]
+        assert_close(results[0].stats, results[1].stats, atol=1e-3)
+    assert_close(fast.get_weights(), slow.get_weights(), atol=1e-4)
+    theirs = usual.get_weights()
+    assert any(not np.allclose(a, theirs[n], atol=1e-3) for n, a in fast.get_weights().items())
+
+
+def test_one_that_uses_torch_learns_in_torch() -> None:
+    """Without being asked for it."""
+    trained = rf.train(
+        "ppo", "CartPole-v1", until={"steps": 300}, engine="sim", update=with_torch, hidden=(8,),
+        num_workers=0, train_batch_size=128, rollout_fragment_length=8, num_envs_per_worker=16,
+    )  # fmt: skip
+    assert np.isfinite(trained.history[-1]["policy_loss"])
 
 
 def rf_images() -> Any:
@@ -311,10 +347,14 @@ def test_an_unknown_framework_is_refused() -> None:
         ppo.Config.make(framework="jax")
 
 
-def test_every_algorithm_for_small_networks_says_whether_it_has_a_twin() -> None:
-    """MAML learns from gradients of gradients: in torch."""
-    without = {name for name in NAMES if not hasattr(get_algorithm(name), "numpy_loss")}
-    assert without == {"maml"}
+@pytest.mark.parametrize("name", NAMES)
+def test_every_algorithm_learns_small_networks_in_numpy(name: str) -> None:
+    """But MAML, which learns from gradients of gradients: in torch."""
+    algorithm = get_algorithm(name)
+    env = "Pendulum-v1" if name in ("sac", "td3") else algorithm.Config().env
+    workers = Workers(algorithm.Config(env=env))
+    framework, why = framework_and_reason(workers.spec, workers.config)
+    assert framework == ("torch" if name == "maml" else "numpy"), why
 
 
 @pytest.mark.parametrize("name", ["ppo", "a3c", "dqn", "impala"])

@@ -7,9 +7,8 @@ import rillflow as rf
 from rillflow.algorithms import dqn
 from rillflow.experience.batch import SampleBatch
 from rillflow.experience.transitions import transitions
-from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.q_learning import QConfig
 from rillflow.learning.results import RowStats, TrainStats
+from rillflow.policies.explorers import Place
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.replay import (
     ParallelReplay,
@@ -247,7 +246,7 @@ def test_target_networks_are_updated_by_rows_trained():
     """Two instances do not disturb each other."""
     from rillflow.rl.workers import Workers
 
-    workers = Workers(QConfig(num_workers=0))
+    workers = Workers(dqn.Config(num_workers=0))
     often, seldom = UpdateTargetNetwork(workers, 10), UpdateTargetNetwork(workers, 35)
     one, two = Ctx(), Ctx()
     for _ in range(10):
@@ -351,12 +350,14 @@ def test_batches_of_all_shards():
 
 
 def test_epsilon_falls_by_steps_of_all_workers():
-    config = QConfig(num_workers=2, initial_epsilon=1.0, final_epsilon=0.0, epsilon_timesteps=100)
-    assert [config.exploration(0, steps) for steps in (0, 25, 50, 99)] == [1.0, 0.5, 0.0, 0.0]
-    assert AlgorithmConfig().exploration(0, 0) == 0.0
+    config = dqn.Config(
+        num_workers=2, initial_epsilon=1.0, final_epsilon=0.0, epsilon_timesteps=100
+    )
+    rate = config.explorer().rate
+    assert [rate(Place(0, 2), steps) for steps in (0, 25, 50, 99)] == [1.0, 0.5, 0.0, 0.0]
 
 
 def test_bad_settings_are_told_at_once():
-    with pytest.raises(rf.BuildError, match=r"n_step .* final_epsilon .* buffer_size") as error:
-        QConfig.make(n_step=0, buffer_size=10, final_epsilon=2.0)
+    with pytest.raises(rf.BuildError, match=r"n_step .* buffer_size .* final_epsilon") as error:
+        dqn.Config.make(n_step=0, buffer_size=10, final_epsilon=2.0)
     assert "learning never starts" in str(error.value)

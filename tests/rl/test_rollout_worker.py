@@ -12,6 +12,7 @@ from rillflow.algorithms import dqn, get_algorithm, ppo
 from rillflow.engines.sim import Sim
 from rillflow.engines.sim_faults import Kill
 from rillflow.learning.results import RowStats, TrainStats
+from rillflow.policies.explorers import Place
 from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
@@ -110,8 +111,8 @@ def epsilons(*, index: int = 0, incarnation: int = 0) -> list[float]:
     worker = RolloutWorker(workers.config, workers.spec, info)
     found = []
     for _ in range(3):
-        found.append(workers.config.exploration(0, worker.total_steps))
         worker.sample()
+        found.append(worker.exploring.rate)
     return found
 
 
@@ -139,7 +140,9 @@ def test_a_run_goes_on_after_a_worker_was_lost() -> None:
         assert run.workers()["worker-1"]["incarnation"] == 1
         assert run.ledger().balanced
     assert len(results) == 12
-    assert workers.config.exploration(1, state["total_steps"]) == pytest.approx(0.04)
+    exploring = workers.config.explorer().begin(workers.spec, Place(1, 2))
+    exploring.start(state["total_steps"])
+    assert exploring.rate == pytest.approx(0.04)
 
 
 def test_the_columns_of_a_policy_without_memory_stay_as_they_were() -> None:

@@ -19,7 +19,8 @@ from rillflow.experience.batch import SampleBatch
 from rillflow.learning import skips
 from rillflow.learning.make_learner import make_learner
 from rillflow.learning.meta_learner import MetaLearner
-from rillflow.learning.results import Gradients, Loss
+from rillflow.learning.results import Gradients
+from rillflow.learning.update import Steps
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
@@ -53,7 +54,7 @@ def poisoned(algorithm: Any, poison: float, column: str = "rewards") -> SampleBa
 def learned(one: Any) -> dict[str, Any]:
     """What a step changes: parameters, target network, optimiser."""
     state = one.get_state()
-    return copy.deepcopy({k: state[k] for k in ("weights", "optimizer", "target") if k in state})
+    return copy.deepcopy({k: state[k] for k in ("networks", "optimisers", "targets")})
 
 
 def lessons(one: Any, *batches: SampleBatch) -> Any:
@@ -84,7 +85,7 @@ def test_a_step_that_is_not_finite_is_left_out(
     assert all(np.isfinite(column).all() for column in rows.values())
     again, usual = (each.train(batch(algorithm, 1)) for each in (one, same))
     assert again.stats.keys() - usual.stats.keys() == {COUNT}
-    assert equal(learned(one)["weights"], learned(same)["weights"])
+    assert equal(learned(one)["networks"], learned(same)["networks"])
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -210,23 +211,24 @@ def test_meta_steps_and_adaptation_are_left_out() -> None:
     assert result.stats[COUNT] == workers.config.maml_optimizer_steps  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert equal(one.adapt(bad), before["weights"])
-    assert not equal(one.adapt(rounds[0]), before["weights"])
+        assert equal(one.adapt(bad), before["networks"]["policy"])
+    assert not equal(one.adapt(rounds[0]), before["networks"]["policy"])
 
 
 # -- in a run --------------------------------------------------------------------------------------
 
 
 class Sometimes:
-    """PPO's loss, of which some are not finite."""
+    """PPO's update, of whose losses some are not finite."""
 
     def __init__(self, bad: range) -> None:
         self.bad, self.calls = bad, 0
 
-    def __call__(self, policy: Any, rows: Any, cfg: Any) -> Loss:
-        loss = ppo.loss(policy, rows, cfg)
+    def __call__(self, m: Any, rows: Any, cfg: Any) -> Steps:
         self.calls += 1
-        return loss._replace(total=loss.total * math.nan) if self.calls in self.bad else loss
+        for step in ppo.update(m, rows, cfg):
+            poison = math.nan if self.calls in self.bad else 1.0
+            yield dataclasses.replace(step, loss=step.loss * poison)
 
 
 RUN = {
@@ -239,7 +241,7 @@ def test_a_run_goes_on_and_counts_them() -> None:
     with pytest.warns(UserWarning, match="left out"):
         trained = rf.train(
             "ppo", "CartPole-v1", engine="sim", until={"steps": 320},
-            loss=Sometimes(range(3, 6)), **RUN,
+            update=Sometimes(range(3, 6)), framework="torch", **RUN,
         )  # fmt: skip
     counts = [row.get(COUNT, 0) for row in trained.history]
     assert counts[:6] == [0, 0, 1, 2, 3, 3]
@@ -254,7 +256,7 @@ def test_a_run_of_nothing_but_them_ends_with_one_error() -> None:
     ):
         rf.train(
             "ppo", "CartPole-v1", engine="sim", until={"steps": 3200},
-            loss=Sometimes(range(1000)), **RUN,
+            update=Sometimes(range(1000)), **RUN,
         )  # fmt: skip
 
 
@@ -262,7 +264,7 @@ def test_a_run_of_nothing_but_them_ends_with_one_error() -> None:
 def test_a_learner_in_a_process_counts_and_tells_them(capfd: pytest.CaptureFixture[str]) -> None:
     settings = {k: v for k, v in RUN.items() if not k.startswith(("sgd", "num_sgd"))}
     trained = rf.train(
-        "impala", "CartPole-v1", until={"steps": 640}, framework="torch", loss=Inf(),
+        "impala", "CartPole-v1", until={"steps": 640}, framework="torch", update=Inf(),
         learner_placement="process", **settings,
     )  # fmt: skip
     assert trained.history[-1][COUNT] == 1
@@ -270,22 +272,23 @@ def test_a_learner_in_a_process_counts_and_tells_them(capfd: pytest.CaptureFixtu
 
 
 class Inf:
-    """IMPALA's loss, the second of which is not finite."""
+    """IMPALA's update, whose second loss is not finite."""
 
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, policy: Any, rows: Any, cfg: Any) -> Loss:
-        loss = impala.loss(policy, rows, cfg)
+    def __call__(self, m: Any, rows: Any, cfg: Any) -> Steps:
         self.calls += 1
-        return loss._replace(total=loss.total * math.inf) if self.calls == 2 else loss
+        for step in impala.update(m, rows, cfg):
+            poison = math.inf if self.calls == 2 else 1.0
+            yield dataclasses.replace(step, loss=step.loss * poison)
 
 
 def test_one_of_several_policies_leaves_the_others_alone() -> None:
     """Each has a learner, and a count, of its own."""
     own = {k: v for k, v in RUN.items() if k in ("hidden", "sgd_minibatch_size", "num_sgd_iter")}
     fine = ppo.Config(train_batch_size=32, **own)  # type: ignore[arg-type]
-    poor = dataclasses.replace(fine, loss=Sometimes(range(1, 9)))
+    poor = dataclasses.replace(fine, update=Sometimes(range(1, 9)))
     workers = MultiAgentWorkers(
         MultiAgentConfig(
             policies={"fine": fine, "poor": poor},

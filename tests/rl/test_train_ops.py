@@ -18,8 +18,7 @@ SMALL = {"num_envs_per_worker": 4, "rollout_fragment_length": 10}
 
 
 def make(module: object, **settings: object) -> Workers:
-    functions = {"loss": module.loss, "postprocess": module.postprocess}  # type: ignore[attr-defined]
-    return Workers(module.Config.make(**functions, **SMALL, **settings))  # type: ignore[attr-defined]
+    return Workers(module.Config.make(**SMALL, **settings))  # type: ignore[attr-defined]
 
 
 def test_training_marks_items_as_trained_and_publishes_to_all() -> None:
@@ -73,10 +72,10 @@ def test_the_average_of_gradients_is_an_average() -> None:
 def test_averaged_gradients_of_parts_are_the_gradient_of_the_whole() -> None:
     """Two workers' gradients, averaged, equal one gradient over both batches."""
     from rillflow.experience.batch import SampleBatch
-    from rillflow.learning.learner import Learner
+    from rillflow.learning.torch_learner import TorchLearner
 
     workers = make(a2c, num_workers=2, grad_clip=None)
-    learner = Learner(workers.spec, workers.config, 0)
+    learner = TorchLearner(workers.spec, workers.config, 0)
     rounds = ParallelRollouts(workers).gather_sync().take(1, engine="sim")
     parts = [SampleBatch({**b, "valid": np.ones(b.shape, bool)}) for b in rounds[0]]
     mean = AverageGradients()([learner.compute_gradients(part) for part in parts])

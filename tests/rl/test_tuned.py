@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from rillflow.algorithms import NAMES, get_algorithm, ppo
-from rillflow.learning.tuned import tuned
+from rillflow.learning.config import tuned
 
 
 @pytest.mark.parametrize("env", ["ALE/Pong-v5", "Pong-v0", "BreakoutNoFrameskip-v4"])
@@ -30,8 +30,8 @@ def test_other_environments_get_the_defaults() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_name_settings_that_there_are_and_that_differ(name: str) -> None:
-    module = get_algorithm(name)
-    defaults = {field.name: field.default for field in dataclasses.fields(module.Config)}
-    for settings in getattr(module, "TUNED", {}).values():
+    algorithm = get_algorithm(name)
+    defaults = {field.name: field.default for field in dataclasses.fields(algorithm.Config)}
+    for settings in algorithm.tuned.values():
         assert settings.keys() <= defaults.keys()
         assert all(value != defaults[key] for key, value in settings.items())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -18,6 +20,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import a2c, ppo
+from rillflow.learning.algorithm import Algorithm
 from rillflow.runs.train import Trained
 from tests.engines.processes import children, gone
 
@@ -64,13 +67,13 @@ def test_a_return_may_be_negative() -> None:
 
 @pytest.mark.parametrize(
     ("spelling", "name"),
-    [("A2C", "a2c"), ("PPO", "ppo"), ("Ape-X", "apex"), ("SimpleQ", "simple_q")],
+    [("A2C", "a2c"), ("PPO", "ppo"), ("Ape-X", "apex"), ("SimpleQ", "simple_q"), ("TD3", "td3")],
 )
 def test_algorithms_go_by_the_names_that_papers_give_them(spelling: str, name: str) -> None:
     """Capitals, hyphens and underscores make no difference."""
     from rillflow.algorithms import get_algorithm
 
-    assert get_algorithm(spelling).__name__ == f"rillflow.algorithms.{name}"
+    assert get_algorithm(spelling).name == name
 
 
 # -- evaluation ------------------------------------------------------------------------------------
@@ -205,40 +208,60 @@ def test_a_newer_format_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 # -- one's own -------------------------------------------------------------------------------------
 
 
-def test_an_algorithm_of_ones_own_brings_its_loss_along() -> None:
-    """A module, or anything with its names."""
-    seen = []
+def derived(plan: Any = a2c.plan, update: Any = a2c.update) -> Algorithm:
+    """An algorithm like A2C, with a part of one's own."""
 
-    def loss(policy: Any, rows: Any, cfg: Any) -> Any:
-        seen.append(type(cfg))
-        return a2c.loss(policy, rows, cfg)
+    @dataclass(frozen=True, kw_only=True)
+    class Config(a2c.Config):
+        knob: float = 0.5
 
-    own = SimpleNamespace(Config=a2c.Config, plan=a2c.plan, loss=loss)
+    return Algorithm("own", Config, a2c.modules, update, plan, prepare=a2c.prepare)
+
+
+@pytest.mark.parametrize("form", ["the algorithm", "a module with it"])
+def test_an_algorithm_of_ones_own_brings_its_update_along(form: str) -> None:
+    """With settings of its own; of a module, the one that it makes, not those that it imports."""
+
+    def update(m: Any, rows: Any, cfg: Any) -> Any:
+        for step in a2c.update(m, rows, cfg):
+            yield replace(step, stats={"knob": cfg.knob})
+
+    own: Any = derived(update=update)
+    if form == "a module with it":
+        module = ModuleType("mine")
+        vars(module).update(OWN=own, PPO=ppo.PPO)
+        own.Config.__module__ = "mine"  # PPO is only imported there
+        own = module
     trained = short(own)
-    assert seen == [a2c.Config] * len(trained.history)
-    assert len(seen) > 0
+    assert [row["knob"] for row in trained.history] == [0.5] * len(trained.history)
+    assert len(trained.history) > 0
 
 
-@pytest.mark.parametrize("own", [SimpleNamespace(plan=ppo.plan), 3, ppo.Config])
+@pytest.mark.parametrize("own", [SimpleNamespace(plan=ppo.plan), 3, ppo.Config, math])
 def test_what_is_no_algorithm_is_told(own: Any) -> None:
-    """With what an algorithm has."""
-    with pytest.raises(rf.BuildError, match=r"`Config` .* and a `plan"):
+    """With what an algorithm is."""
+    with pytest.raises(rf.BuildError, match=r"no Algorithm.*Algorithm\(name, Config, modules, upd"):
         rf.train(own)
+
+
+def test_a_module_with_several_algorithms_names_them() -> None:
+    module = ModuleType("several")
+    vars(module).update(A=a2c.A2C, B=ppo.PPO)
+    with pytest.raises(rf.BuildError, match="several, a2c, ppo: name one, as module:NAME"):
+        rf.train(module)
 
 
 def test_a_plan_must_return_its_flow() -> None:
     """A forgotten `return`, and results that are no training results."""
-    nothing = SimpleNamespace(Config=a2c.Config, plan=lambda rollouts, workers: None)
     with pytest.raises(rf.BuildError, match="found NoneType: is a `return` missing"):
-        short(nothing)
-    raw = SimpleNamespace(Config=a2c.Config, plan=lambda rollouts, workers: rollouts.gather_sync())
+        short(derived(lambda rollouts, workers: None))
     with pytest.raises(rf.RunError, match=r"results are TrainStats.* found list"):
-        short(raw)
+        short(derived(lambda rollouts, workers: rollouts.gather_sync()))
 
 
 SCRIPT = """
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import gymnasium
 import numpy as np
@@ -247,22 +270,23 @@ from torch import nn
 
 import rillflow as rf
 from rillflow.algorithms import a2c, a3c
-from rillflow.learning.results import Loss
+from rillflow.learning.algorithm import Algorithm
+from rillflow.learning.update import Step
 
 engine = sys.argv[1]
 SCALE = 2.0
 
 
-def postprocess(policy, batch, cfg):
-    rows = a2c.postprocess(policy, batch, cfg)
-    rows["advantages"] = SCALE * rows["advantages"]
+def prepare(m, batch, cfg):
+    rows = a2c.prepare(m, batch, cfg)
+    rows["advantages"] = SCALE * rows.advantages
     return rows
 
 
-def loss(policy, rows, cfg):
-    logp, entropy, values = policy.evaluate(rows["obs"], rows["actions"])
-    total = -(logp * rows["advantages"]).mean() + (values - rows["targets"]).square().mean()
-    return Loss(total, {"mine": total.detach(), "bonus": cfg.bonus})
+def update(m, rows, cfg):
+    logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
+    total = -(logp * rows.advantages).mean() + (values - rows.targets).square().mean()
+    yield Step(total, stats={"mine": total, "bonus": cfg.bonus})
 
 
 class Net(nn.Module):
@@ -285,21 +309,21 @@ class Config(a2c.Config):
     bonus: float = 0.5
 
 
-class Mine:
-    Config = Config
-    plan = staticmethod(a2c.plan)
-    loss = staticmethod(loss)
-    postprocess = staticmethod(postprocess)
+@dataclass(frozen=True, kw_only=True)
+class AsyncConfig(Config):
+    pass
 
 
+Mine = Algorithm("mine", Config, a2c.modules, update, a2c.plan, prepare=prepare)
+# gradients are computed in the workers
+Async = Algorithm("async", AsyncConfig, a2c.modules, update, a3c.plan, prepare=prepare)
 small = dict(num_workers=2, num_envs_per_worker=2, rollout_fragment_length=8)
 done = rf.train(Mine, env, until={"steps": 600}, engine=engine, model=Net, bonus=0.25, **small)
 assert done.history[-1]["bonus"] == 0.25 and "mine" in done.history[-1]
 assert max(done.evaluate(4)) <= 10
 done = rf.train("ppo", env, until={"steps": 2100}, engine=engine, model=Net, **small)
 assert "policy_loss" in done.history[-1]
-Mine.plan = staticmethod(a3c.plan)  # gradients are computed in the workers
-done = rf.train(Mine, env, until={"steps": 200}, engine=engine, model=Net, **small)
+done = rf.train(Async, env, until={"steps": 200}, engine=engine, model=Net, **small)
 assert done.history[-1]["bonus"] == 0.5
 print("fine")
 """
@@ -308,7 +332,7 @@ print("fine")
 @pytest.mark.proc
 @pytest.mark.parametrize("engine", ["sim", pytest.param("local", marks=pytest.mark.slow)])
 def test_a_script_brings_its_own_parts_by_value(tmp_path: Path, engine: str) -> None:
-    """Environment, network, loss, postprocessor and settings of `__main__`, without a guard."""
+    """Environment, network, update, prepare and settings of `__main__`, without a guard."""
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "script.py"), engine], capture_output=True, text=True

@@ -9,7 +9,7 @@ from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
 from rillflow.learning.algorithm import Algorithm
-from rillflow.learning.config import below_one, refused
+from rillflow.learning.config import below_one
 from rillflow.learning.q_learning import (
     CART_POLE,
     MOUNTAIN_CAR,
@@ -52,12 +52,9 @@ class Config(QConfig):
     weights_every: int = 4
     """draws learned between two snapshots of the weights, of which workers get the newest"""
 
-    def validate(self) -> None:
-        """Refuse numbers that cannot work, all at once."""
-        super().validate()
-        wrong = below_one(self, "weights_every", "learner_queue_size")
-        if wrong:
-            raise refused(type(self), wrong)
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        return super().problems() + below_one(self, "weights_every", "learner_queue_size")
 
 
 TUNED = {

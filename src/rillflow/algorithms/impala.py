@@ -10,7 +10,7 @@ from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
 from rillflow.learning import losses
 from rillflow.learning.algorithm import Algorithm
-from rillflow.learning.config import AlgorithmConfig, below_one, refused
+from rillflow.learning.config import AlgorithmConfig, below_one
 from rillflow.learning.prepare import discounts
 from rillflow.learning.results import TrainStats
 from rillflow.learning.update import Rows, Step, Steps
@@ -51,17 +51,16 @@ class Config(AlgorithmConfig):
     entropy_coef: float = 0.001
     """weight of the entropy bonus"""
 
-    def validate(self) -> None:
-        """Refuse numbers that cannot work, all at once."""
-        super().validate()
-        wrong = below_one(self, "max_sample_requests_in_flight_per_worker", "learner_queue_size")
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        names = "max_sample_requests_in_flight_per_worker", "learner_queue_size"
+        wrong = super().problems() + below_one(self, *names)
         if not 0 <= self.num_aggregation_workers <= self.num_workers:
             wrong.append(
                 "aggregators share the workers among themselves, so num_aggregation_workers must "
                 f"be from 0 to num_workers={self.num_workers}, got {self.num_aggregation_workers!r}"
             )
-        if wrong:
-            raise refused(type(self), wrong)
+        return wrong
 
 
 TUNED: dict[str, dict[str, Any]] = {

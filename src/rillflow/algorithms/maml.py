@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.errors import BuildError
 from rillflow.experience.batch import Array
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
@@ -56,18 +55,16 @@ class Config(AlgorithmConfig):
     entropy_coef: float = 0.0
     """weight of the entropy bonus"""
 
-    def validate(self) -> None:
-        """Refuse numbers that cannot work."""
-        super().validate()
-        wrong = [
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems() + [
             f"{name} must be at least 1, got {getattr(self, name)!r}"
             for name in ("inner_adaptation_steps", "maml_optimizer_steps")
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
         ]
         if self.inner_lr <= 0:
             wrong.append(f"inner_lr must be above 0, got {self.inner_lr!r}")
-        if wrong:
-            raise BuildError("maml.Config: " + "; ".join(wrong) + ".")
+        return wrong
 
 
 def modules(spec: PolicySpec, cfg: Config) -> Modules:

@@ -9,7 +9,7 @@ from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.learning import losses
 from rillflow.learning.algorithm import Algorithm
-from rillflow.learning.config import below_one, refused
+from rillflow.learning.config import below_one
 from rillflow.learning.figures import td_figures
 from rillflow.learning.prepare import flat_rows
 from rillflow.learning.replay_config import ContinuousConfig
@@ -37,15 +37,13 @@ class Config(ContinuousConfig):
     target_noise_clip: float = 0.5
     """largest noise of that kind"""
 
-    def validate(self) -> None:
-        """Refuse numbers that cannot work."""
-        super().validate()
-        wrong = below_one(self, "policy_delay")
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems() + below_one(self, "policy_delay")
         for name in ("exploration_noise", "target_noise", "target_noise_clip"):
             if not getattr(self, name) >= 0:
                 wrong.append(f"{name} must be 0 or above, got {getattr(self, name)!r}")
-        if wrong:
-            raise refused(type(self), wrong)
+        return wrong
 
 
 TUNED: dict[str, dict[str, Any]] = {"Pendulum-v1": {"hidden": (64, 64), "lr": 1e-3, "tau": 0.01}}

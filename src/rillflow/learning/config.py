@@ -46,8 +46,9 @@ class AlgorithmConfig(metaclass=_Settings):
     Every unknown name and every number that cannot work is told at once.
     """
 
-    algorithm: ClassVar[Algorithm]
-    """whose settings they are; the `Algorithm` itself says so"""
+    if TYPE_CHECKING:  # so that `typing.get_type_hints` need not know `Algorithm`, which knows us
+        algorithm: ClassVar[Algorithm]
+        """whose settings they are; the `Algorithm` itself says so"""
 
     env: Any = "CartPole-v1"
     """an id, a factory of environments, or `module:name`"""
@@ -166,9 +167,13 @@ class AlgorithmConfig(metaclass=_Settings):
 
     def validate(self) -> None:
         """Refuse types and numbers that cannot work, all at once."""
-        wrong = type_problems(self)
-        if wrong:  # numbers are compared below
+        # numbers are compared only if they are numbers
+        wrong = type_problems(self) or list(dict.fromkeys(self.problems()))
+        if wrong:
             raise refused(type(self), wrong)
+
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers; classes of settings add what they know."""
         wrong = [
             f"{name} must be at least {least}, got {getattr(self, name)!r}"
             for name, least in (
@@ -197,8 +202,18 @@ class AlgorithmConfig(metaclass=_Settings):
         if self.grad_clip is not None and not self.grad_clip > 0:
             wrong.append(f"grad_clip must be above 0, or None, got {self.grad_clip!r}")
         wrong += fault_settings.problems(self)
-        if wrong:
-            raise refused(type(self), wrong)
+        return wrong
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if name == "algorithm":
+                raise BuildError(
+                    f"{kind.__module__}.{kind.__qualname__} are the settings of no algorithm: make "
+                    "one of them, Algorithm(name, Config, modules, update, plan)."
+                )
+            raise AttributeError(f"{kind.__qualname__!r} object has no attribute {name!r}")
 
 
 def replaced(config: D, values: Mapping[str, Any]) -> D:

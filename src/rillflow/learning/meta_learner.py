@@ -16,7 +16,7 @@ from torch import Tensor
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import losses
 from rillflow.learning.results import TrainStats
-from rillflow.learning.torch_learner import TorchLearner
+from rillflow.learning.torch_learner import TorchLearner, detached
 from rillflow.learning.update import Rows, Step, steps_of
 from rillflow.policies.torch_policy import TorchPolicy
 
@@ -56,7 +56,7 @@ class MetaLearner(TorchLearner):
                 step = self.meta_step(rounds)
                 (step.loss / len(rows)).backward()  # task by task: one graph in memory at a time
                 total = total + step.loss.detach()
-                figures.append(dict(step.stats))
+                figures.append(detached(step.stats))
             sizes.append(self._step((acts,), total))
             self.updates += 1
         made = self.skips.see([float(size) for size in sizes])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rillflow.learning import losses
-from rillflow.learning.config import AlgorithmConfig, below_one, refused
+from rillflow.learning.config import AlgorithmConfig, below_one
 from rillflow.learning.prepare import flat_rows
 from rillflow.learning.replay_config import ReplayConfig
 from rillflow.learning.update import Rows, Step, Steps
@@ -40,15 +40,13 @@ class QNetworkConfig(AlgorithmConfig):
     epsilon_timesteps: int = 10_000
     """steps of all workers together over which it falls, in a line"""
 
-    def validate(self) -> None:
-        """Refuse numbers that cannot work, all at once."""
-        super().validate()
-        wrong = below_one(self, "target_network_update_freq", "n_step")
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems() + below_one(self, "target_network_update_freq", "n_step")
         for name in ("initial_epsilon", "final_epsilon"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 wrong.append(f"{name} must be between 0 and 1, got {getattr(self, name)!r}")
-        if wrong:
-            raise refused(type(self), wrong)
+        return wrong
 
 
 @dataclass(frozen=True, kw_only=True)

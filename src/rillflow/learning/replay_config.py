@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.learning.config import AlgorithmConfig, below_one, refused
+from rillflow.learning.config import AlgorithmConfig, below_one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +69,10 @@ class ReplayConfig(AlgorithmConfig):
             "gamma": self.gamma,
         }
 
-    def validate(self) -> None:
-        """Refuse numbers that cannot work, all at once."""
-        super().validate()
-        wrong = below_one(
-            self, "learning_starts", "num_replay_buffer_shards", "batches_per_draw", "n_step"
-        )
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        names = "learning_starts", "num_replay_buffer_shards", "batches_per_draw", "n_step"
+        wrong = super().problems() + below_one(self, *names)
         if self.buffer_size < self.learning_starts:
             wrong.append(
                 f"buffer_size must be at least learning_starts ({self.learning_starts}), "
@@ -82,8 +80,7 @@ class ReplayConfig(AlgorithmConfig):
             )
         if self.training_intensity <= 0:
             wrong.append(f"training_intensity must be above 0, got {self.training_intensity!r}")
-        if wrong:
-            raise refused(type(self), wrong)
+        return wrong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +106,9 @@ class ContinuousConfig(ReplayConfig):
     tau: float = 0.005
     """how far targets follow in an update"""
 
-    def validate(self) -> None:
-        """Refuse numbers that cannot work."""
-        super().validate()
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems()
         if not 0.0 < self.tau <= 1.0:
-            raise refused(type(self), [f"tau must be above 0 and at most 1, got {self.tau!r}"])
+            wrong.append(f"tau must be above 0 and at most 1, got {self.tau!r}")
+        return wrong

@@ -109,7 +109,7 @@ class TorchLearner(LearnerBase):
             names = self.trained_by(steps[0].trains)
             size = size + self._backward(steps, share, names)
             size = self._step(names, size)
-            figures |= _joined([_detached(step.stats) for step in steps], share)
+            figures |= _joined([detached(step.stats) for step in steps], share)
         return figures, size
 
     def look_at(self, rows: Rows) -> tuple[Figures, float]:
@@ -119,7 +119,7 @@ class TorchLearner(LearnerBase):
         with torch.no_grad():
             for step in steps_of(self.update, self.m, rows, self.config):
                 size += float(_loss(step))
-                figures |= _detached(step.stats)
+                figures |= detached(step.stats)
         return figures, size
 
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
@@ -142,7 +142,7 @@ class TorchLearner(LearnerBase):
             for key, parameter in self.parameters[name].items()
             if parameter.grad is not None
         }
-        figures = _joined([_detached(step.stats) for step in steps], share)
+        figures = _joined([detached(step.stats) for step in steps], share)
         told = result_of(batch.steps, [figures], [True], self.array)
         return Gradients(values, batch.steps, told.stats)
 
@@ -316,7 +316,8 @@ def _sum(
     return other.to(device) if one is None else one + other.to(device)
 
 
-def _detached(stats: Mapping[str, Any]) -> Figures:
+def detached(stats: Mapping[str, Any]) -> Figures:
+    """Figures that hold no graph of computations."""
     return {
         name: figure.detach() if isinstance(figure, torch.Tensor) else figure
         for name, figure in stats.items()

@@ -9,7 +9,6 @@ import pytest
 from gymnasium import spaces
 
 from rillflow.errors import RunError
-from rillflow.policies.actions import actions_of
 from rillflow.policies.numpy_policy import NumpyPolicy
 from rillflow.policies.sampling import Sampler
 from tests.unit.policies.parts import CONTINUOUS, SEVERAL, TWO, make_spec, vectors
@@ -22,7 +21,8 @@ def columns(*outputs: float, count: int = DRAWS) -> np.ndarray[Any, Any]:
 
 
 def draw(space: Any, *outputs: float, log_std: Any = None, **more: Any) -> tuple[Any, Any]:
-    sampler = Sampler(actions_of(space), more.pop("q", False))
+    head = "q" if more.pop("q", False) else "actor_critic"
+    sampler = Sampler(make_spec(actions=space, head=head))
     return sampler.sample(columns(*outputs), log_std, np.random.default_rng(0), **more)
 
 
@@ -71,7 +71,7 @@ class Fixed:
 
 
 def test_the_luckiest_number_does_not_take_an_action_ruled_out() -> None:
-    sampler = Sampler(actions_of(spaces.Discrete(5)), False)
+    sampler = Sampler(make_spec(actions=spaces.Discrete(5)))
     outputs = np.random.default_rng(0).uniform(-3, 3, (5, DRAWS)).astype(np.float32)
     outputs[0] = outputs[4] = -np.inf
     generators: list[Any] = [Fixed(0.0), Fixed(1 - 2**-24)]
@@ -83,7 +83,7 @@ def test_the_luckiest_number_does_not_take_an_action_ruled_out() -> None:
 def test_the_luckiest_number_does_not_explore_beyond_the_last_action() -> None:
     rng: Any = Fixed(1 - 2**-24)
     for count in range(1, 600):
-        sampler = Sampler(actions_of(spaces.Discrete(count)), True)
+        sampler = Sampler(make_spec(actions=spaces.Discrete(count), head="q"))
         actions, _ = sampler.sample(columns(*[0.0] * count, count=1), None, rng, epsilon=1.0)
         assert actions[0] == count - 1
 
@@ -158,7 +158,7 @@ def test_actions_are_those_of_the_plain_formula(count: int) -> None:
     uniform = np.random.default_rng(1).random(50, np.float32) * cumulative[-1]
     actions = (cumulative[:-1] <= uniform).sum(0)
     logp = shifted[actions, np.arange(50)] - np.log(cumulative[-1])
-    sampler = Sampler(actions_of(spaces.Discrete(count)), False)
+    sampler = Sampler(make_spec(actions=spaces.Discrete(count)))
     found, found_logp = sampler.sample(logits, None, np.random.default_rng(1))
     assert np.array_equal(found, actions)
     assert found.dtype == np.int64

@@ -38,7 +38,7 @@ def test_an_environment_that_is_looked_up_is_not(env: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"loss": "m:a", "postprocess": "m:b", "model": "m:C"}, ["m:a", "m:b", "m:C"]),
+        ({"update": "m:a", "prepare": "m:b", "model": "m:C"}, ["m:a", "m:b", "m:C"]),
         ({"model": "mlp", "hidden": [64, 64], "lr": 1e-3, "activation": "tanh"}, []),
         ({"model": "two words:x"}, ["two words:x"]),
         ({"env": "CartPole-v1", "env_config": {"id": "evil:Env-v0"}}, ["evil:Env-v0"]),

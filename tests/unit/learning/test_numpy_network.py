@@ -10,7 +10,9 @@ import torch
 from gymnasium import spaces
 
 from rillflow.errors import RunError
-from rillflow.learning.analytic.network import Network
+from rillflow.learning.numpy_module import NumpyModule
+from rillflow.learning.numpy_network import Network
+from rillflow.learning.tape import Tape
 from rillflow.policies.numpy_policy import NumpyPolicy
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
@@ -37,6 +39,17 @@ def both(**options: Any) -> tuple[Network, TorchPolicy]:
     return network, policy
 
 
+def gone_back(network: NumpyModule, *pieces: tuple[Any, Any]) -> None:
+    """The gradient of a sum of results, each times its slopes, in the network."""
+    assert network.tape is not None
+    total: Any = 0.0
+    for result, slopes in pieces:
+        total = total + (result * slopes).sum()
+    network.begin(True)
+    network.tape.backward(total)
+    network.end()
+
+
 def rows(actions: spaces.Space[Any]) -> tuple[Any, Any]:
     rng = np.random.default_rng(1)
     actions.seed(0)
@@ -44,7 +57,7 @@ def rows(actions: spaces.Space[Any]) -> tuple[Any, Any]:
     return rng.standard_normal((ROWS, 5), np.float32), taken
 
 
-def assert_same_gradients(network: Network, policy: TorchPolicy) -> None:
+def assert_same_gradients(network: NumpyModule, policy: TorchPolicy) -> None:
     own = network.named(network.gradient)
     for name, parameter in policy.named_parameters().items():
         theirs = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy()
@@ -123,16 +136,100 @@ def test_actor_critic(hidden: Any, activation: Any, shared: bool, kind: str) -> 
         action_space=ACTIONS[kind], hidden=hidden, activation=activation, shared=shared
     )
     obs, taken = rows(ACTIONS[kind])
-    logp, entropy, values = network.evaluate(obs, taken)
+    plain = network.evaluate(obs, taken)
+    network.tape = Tape()
+    results = network.evaluate(obs, taken)
     theirs = policy.evaluate(obs, taken)
-    for one, other in zip((logp, entropy, values), theirs, strict=True):
-        np.testing.assert_allclose(one, other.detach().numpy(), atol=1e-5)
-    d_logp, d_values = np.random.default_rng(2).standard_normal((2, ROWS), np.float32)
-    network.backward(d_logp, 0.3, d_values)
-    total = theirs[0] @ torch.from_numpy(d_logp) + theirs[2] @ torch.from_numpy(d_values)
-    (total + 0.3 * theirs[1].sum()).backward()
+    for one, other, without in zip(results, theirs, plain, strict=True):
+        np.testing.assert_allclose(one.value, other.detach().numpy(), atol=1e-5)
+        np.testing.assert_array_equal(one.value, without)
+    slopes = np.random.default_rng(2).standard_normal((3, ROWS), np.float32)
+    gone_back(network, *zip(results, slopes, strict=True))
+    sum(part @ torch.from_numpy(d) for part, d in zip(theirs, slopes, strict=True)).backward()
     assert_same_gradients(network, policy)
-    np.testing.assert_allclose(network.values(obs), values, atol=1e-6)
+    network.tape = None
+    np.testing.assert_allclose(network.values(obs), plain[2], atol=1e-6)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_what_no_gradient_reaches_has_none(kind: str, which: int, shared: bool) -> None:
+    """A loss of log-probabilities alone, of entropies alone, of values alone."""
+    network, policy = both(action_space=ACTIONS[kind], hidden=(8,), shared=shared)
+    network.gradient[:] = 7  # of an earlier loss
+    obs, taken = rows(ACTIONS[kind])
+    network.tape = Tape()
+    gone_back(network, (network.evaluate(obs, taken)[which], 1.0))
+    policy.evaluate(obs, taken)[which].sum().backward()
+    assert_same_gradients(network, policy)
+
+
+def test_a_number_for_all_rows_and_one_for_each_are_the_same() -> None:
+    """Means send one number back; products with an array send an array."""
+    network, _ = both(action_space=ACTIONS["continuous"])
+    obs, taken = rows(ACTIONS["continuous"])
+    found = []
+    for slopes in (0.3, np.full(ROWS, 0.3, np.float32)):
+        network.tape = Tape()
+        gone_back(network, *((part, slopes) for part in network.evaluate(obs, taken)))
+        found.append(network.gradient.copy())
+    np.testing.assert_allclose(found[0], found[1], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_several_passes_before_going_back(kind: str, shared: bool) -> None:
+    """Gradients of passes over different rows, and of values alone, are added up."""
+    network, policy = both(action_space=ACTIONS[kind], hidden=(8, 6), shared=shared)
+    obs, taken = rows(ACTIONS[kind])
+    halves = (slice(0, 20), slice(20, ROWS))
+    network.tape = Tape()
+    pieces = [(part, 0.5) for h in halves for part in network.evaluate(obs[h], taken[h])]
+    gone_back(network, *pieces, (network.values(obs), -0.7))
+    total = sum(0.5 * part.sum() for h in halves for part in policy.evaluate(obs[h], taken[h]))
+    (total - 0.7 * policy.values(obs).sum()).backward()
+    assert_same_gradients(network, policy)
+
+
+def test_a_second_loss_on_the_same_tape_begins_with_nothing() -> None:
+    """Its gradient is its own, although it goes back over the same pass."""
+    network, policy = both(action_space=ACTIONS["discrete"], shared=True)
+    obs, taken = rows(ACTIONS["discrete"])
+    network.tape = Tape()
+    ours, theirs = network.evaluate(obs, taken), policy.evaluate(obs, taken)
+    for which in (0, 2, 1):
+        gone_back(network, (ours[which], 1.0))
+        policy.model.zero_grad()
+        theirs[which].sum().backward(retain_graph=True)
+        assert_same_gradients(network, policy)
+
+
+def test_what_is_not_trained_keeps_its_gradient() -> None:
+    """A loss that goes through a network for another's sake leaves nothing behind."""
+    network, _ = both(action_space=ACTIONS["discrete"])
+    obs, taken = rows(ACTIONS["discrete"])
+    network.tape = Tape()
+    logp, _, _ = network.evaluate(obs, taken)
+    network.gradient[:] = 7
+    network.begin(False)
+    network.tape.backward(logp.sum())
+    network.end()
+    assert (network.gradient == 7).all()
+
+
+def test_rows_in_two_axes() -> None:
+    """Fragments [T, B] are evaluated as they are."""
+    network, policy = both(action_space=ACTIONS["multidiscrete"])
+    obs, taken = rows(ACTIONS["multidiscrete"])
+    obs, taken = obs[:36].reshape(9, 4, 5), taken[:36].reshape(9, 4, 2)
+    network.tape = Tape()
+    ours, theirs = network.evaluate(obs, taken), policy.evaluate(obs, taken)
+    assert [part.shape for part in ours] == [(9, 4)] * 3
+    slopes = np.random.default_rng(2).standard_normal((3, 9, 4)).astype(np.float32)
+    gone_back(network, *zip(ours, slopes, strict=True))
+    sum((p * torch.from_numpy(d)).sum() for p, d in zip(theirs, slopes, strict=True)).backward()
+    assert_same_gradients(network, policy)
 
 
 @pytest.mark.parametrize("hidden", [(), (8, 6)])
@@ -146,12 +243,15 @@ def test_q_values(hidden: Any, dueling: bool) -> None:
         dueling=dueling,
     )
     obs, _ = rows(spaces.Discrete(3))
-    q, theirs = network.q_values(obs, remember=True), policy.q_values(obs)
-    np.testing.assert_allclose(q.T, theirs.detach().numpy(), atol=1e-5)
-    np.testing.assert_allclose(network.q_values(obs), q, atol=1e-6)
-    d_q = np.random.default_rng(2).standard_normal((3, ROWS)).astype(np.float32)
-    network.backward_q(d_q)
-    (theirs * torch.from_numpy(d_q.T.copy())).sum().backward()
+    plain = network.q_values(obs)
+    network.tape = Tape()
+    theirs = policy.q_values(obs)
+    d_q = np.random.default_rng(2).standard_normal((2, ROWS, 3)).astype(np.float32)
+    pieces = [(network.q_values(obs), slopes) for slopes in d_q]  # two passes
+    np.testing.assert_allclose(pieces[0][0].value, theirs.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(plain, pieces[0][0].value, atol=1e-6)
+    gone_back(network, *pieces)
+    (theirs * torch.from_numpy(d_q.sum(0))).sum().backward()
     assert_same_gradients(network, policy)
 
 
@@ -159,8 +259,10 @@ def test_another_number_of_rows_leaves_nothing_of_the_last_one() -> None:
     network, policy = both(action_space=spaces.Discrete(3))
     obs, taken = rows(spaces.Discrete(3))
     for count in (ROWS, 5, ROWS - 1):
+        network.tape = Tape()
         logp, _, values = network.evaluate(obs[:count], taken[:count])
-        network.backward(np.ones_like(logp), 0.0, np.ones_like(values))
+        gone_back(network, (logp, 1.0), (values, 1.0))
+        network.forget()
         policy.model.zero_grad()
         theirs = policy.evaluate(obs[:count], taken[:count])
         (theirs[0].sum() + theirs[2].sum()).backward()

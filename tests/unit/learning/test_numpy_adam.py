@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from rillflow.learning.analytic.adam import Adam
+from rillflow.learning.numpy_adam import Adam
 
 SIZE = 64
 
