@@ -30,8 +30,7 @@ What is wrong is told with the network's name:
 ...                     model=forgetful)
 >>> exercise(broken)
 Traceback (most recent call last):
-rillflow.errors.BuildError: model=forgetful: with head='actor_critic' it must return \
-('outputs', 'values'), found 1 results
+rillflow.errors.BuildError: model=forgetful: with head='actor_critic' it must return ...
 """
 
 from __future__ import annotations
