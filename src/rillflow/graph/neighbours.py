@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -64,6 +65,21 @@ def require_one_item(fn: Callable[..., Any], consumer: str) -> None:
             f"an operator is called with one item: {needed} but {consumer!r} has the parameters "
             f"{signature}: {error}. Fix the others with functools.partial or a lambda, or take "
             "them from the item."
+        ) from None
+
+
+def require_no_arguments(cls: Any, method: str) -> None:
+    """Refuse a method as a source that cannot be called with nothing but its actor."""
+    function = inspect.getattr_static(cls, method, None)
+    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+        return
+    signature = inspect.signature(function)
+    try:
+        signature.bind("self")
+    except TypeError as error:
+        raise BuildError(
+            f"a source's method is called without arguments, but {cls.__name__}.{method} has the "
+            f"parameters {signature}: {error}. Give them to the constructor of the actor."
         ) from None
 
 

@@ -38,6 +38,8 @@ class PolicySpec:
       a Gaussian (a parameter `log_std` is added if the module has none);
     - `"q"`: the q values [N, actions.width].
 
+    It is tried before any worker starts (`policies/probe.py`).
+
     If the function has an attribute `state_shape` the module is recurrent: it is called with
     observations [T, B, ...], the state [B, *state_shape] before the first row and `starts` [T, B],
     true where an episode begins, and returns the state after the last row as well.
