@@ -30,7 +30,8 @@ What is wrong is told with the network's name:
 ...                     model=forgetful)
 >>> exercise(broken)
 Traceback (most recent call last):
-rillflow.errors.BuildError: model=forgetful: with head='actor_critic' it must return ...
+rillflow.errors.BuildError: model=forgetful: with head='actor_critic' it must return \
+(outputs [12, 2], values [12]), found one tensor [12, 2]. It has no value head: ...
 """
 
 from __future__ import annotations
