@@ -184,6 +184,11 @@ class Product:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        for reader in self._readers:
+            reader.join(5)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
 
     def __enter__(self) -> Product:
         return self

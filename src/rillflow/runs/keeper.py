@@ -90,11 +90,8 @@ class Keeper:
             raise no_checkpoint(self.directory)
         return found
 
-    def restore(self, checkpoint: Checkpoint, run: Run[Any], progress: Progress, flow: Any) -> None:
-        """Bring a run that has not begun, and what is counted, to where the checkpoint was made.
-
-        What else is in the directory follows it, and what had to be repaired there is told.
-        """
+    def restore(self, checkpoint: Checkpoint, run: Run[Any], progress: Progress) -> None:
+        """Bring a run that has not begun, and what is counted, to where the checkpoint was made."""
         state = checkpoint.state
         if not isinstance(state, Mapping) or not {"run", "progress", "rows"} <= state.keys():
             raise RunError(
@@ -104,7 +101,13 @@ class Keeper:
         progress.set_state(state["progress"])
         self.rows = state["rows"]
         self._saved_steps = checkpoint.step
-        repairs = repaired(self.directory, state, flow)
+
+    def repair(self, checkpoint: Checkpoint, flow: Any) -> None:
+        """Let the rest of the directory follow the checkpoint, and tell what had to be repaired.
+
+        The run has taken the checkpoint by now: one that it refuses changes nothing here.
+        """
+        repairs = repaired(self.directory, checkpoint.state, flow)
         if repairs:
             told = "; ".join(repairs)
             warnings.warn(f"{self.directory}: repaired to go on: {told}", stacklevel=3)
