@@ -28,7 +28,7 @@ from rillflow.engines.replies import Reply
 from rillflow.engines.transforms import Outs, make_transform
 from rillflow.errors import EndOfStream, NotReady, UserFailure, describe_exception
 from rillflow.graph.annotations import wants_context
-from rillflow.types import ActorInfo, Header, Provenance, Ref, Source, Versions
+from rillflow.types import ActorInfo, Header, Provenance, Ref, Source
 
 Pack = Callable[[Any], Ref]
 """turns a result into something that can leave the actor"""
@@ -47,8 +47,9 @@ class Host:
         self.info = info
         self.handle_ = handle
         self.actor: Any = None
-        self.versions = Versions()
-        """the newest version that the actor was told on each channel"""
+        self.versions: dict[str, int] = {}
+        """the newest version that the actor was told on each channel; never changed, only
+        replaced"""
         self.dropped: list[tuple[int, str]] = []
         self.counters: dict[str, int] = {}
         self.pipelines: dict[str, Pipeline] = {}
@@ -155,11 +156,12 @@ class Host:
             value = payload.get()
             target(*value) if spread else target(value)
             if channel is not None and version is not None:
-                self.versions = Versions({**self.versions, channel: version})
+                self.versions = {**self.versions, channel: version}
                 self.due = self.due or 1
         except BaseException as error:
             self._note(error, method)
-        self._bytes += getattr(payload, "nbytes", 0)
+        if channel is None:  # else nobody waits for the bytes to be handled
+            self._bytes += getattr(payload, "nbytes", 0)
         if self.handled - self._reported >= self._often or self._bytes >= MANY_BYTES // 4:
             self.due = 2
 
@@ -182,7 +184,7 @@ class Host:
             self._note_interrupt(error)
             header = Header(handled=self.handled, failure=describe_exception(error, method))
             packed = None
-        return self._done(number, header, packed)
+        return self._done(number, tuple(header), packed)
 
     def _request(
         self,
@@ -225,8 +227,9 @@ class Host:
             lost = [mark for _, marks in items for mark in marks]
             failure = self._failed(error, "", lost, line, seq)
             items, ended = [], False
-        header = Header(
-            tuple([marks for _, marks in items]),
+        one = len(items) == 1
+        fields = (  # as in `Header`, which takes longer to make than to send
+            (items[0][1],) if one else tuple([marks for _, marks in items]),
             tuple(self.dropped),
             () if line is None else line.kept(items, self.dropped),
             ended,
@@ -239,7 +242,7 @@ class Host:
             failure,
         )
         self.dropped.clear()
-        return self._done(number, header, packed if items else None)
+        return self._done(number, fields, packed if items else None)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -285,10 +288,10 @@ class Host:
             self.counters = {}
         return metrics or None
 
-    def _done(self, number: int, header: Header, payload: Ref | None) -> Reply:
+    def _done(self, number: int, fields: tuple[Any, ...], payload: Ref | None) -> Reply:
         self._reported, self._bytes = self.handled, 0
         self.due = 2 if self._failures else 0
-        return ("done", number, tuple(header)), payload
+        return ("done", number, fields), payload
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -307,7 +310,7 @@ class Host:
     def _set_state(self, state: dict[str, Any]) -> None:
         if state["remembers"]:
             self.actor.set_state(state["actor"])
-        self.versions = Versions(state["versions"])
+        self.versions = dict(state["versions"])
         for name, states in state["pipelines"].items():
             line = self.pipelines.get(name)
             if line is not None:

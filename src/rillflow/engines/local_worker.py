@@ -17,7 +17,7 @@ import sys
 from typing import Any, TextIO
 
 from rillflow.engines.host import Host
-from rillflow.engines.local_wire import Receiver, Sender, make_ref
+from rillflow.engines.local_wire import Packet, Receiver, Sender, make_ref
 from rillflow.engines.packing import pack
 from rillflow.engines.replies import Reply, spoiled
 from rillflow.types import ActorInfo, Ref
@@ -185,11 +185,17 @@ class Worker:
 
     def answer(self, reply: Reply) -> None:
         """Tell the driver; what cannot be sent becomes a failure that can."""
+        sender = self.sender
         try:
-            packet = self.sender.packet([reply])
+            sender.add(*reply)
+            data, keep = sender.take()
         except BaseException as error:
-            packet = self.sender.packet([spoiled(reply, error)])
-        packet.send(self.sock)
+            sender.add(*spoiled(reply, error))
+            data, keep = sender.take()
+        if keep:
+            Packet(data, keep).send(self.sock)
+        else:
+            self.sock.send(data)
 
 
 def main() -> None:

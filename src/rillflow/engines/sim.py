@@ -368,8 +368,7 @@ def with_times(answer: Event, wall: float, cpu: float) -> Event:
     """The answer with virtual durations in place of the real ones."""
     if not isinstance(answer, Completed):
         return answer
-    actor, incarnation, request, h, payload = answer
-    scale = wall / (sum(h.op_times) or 1.0)
-    times = tuple([t * scale for t in h.op_times])
-    header = h._replace(wall=wall, cpu=cpu, op_times=times)
-    return Completed(actor, incarnation, request, header, payload)
+    header = answer.header
+    scale = wall / (sum(header.op_times) or 1.0)
+    times = tuple([t * scale for t in header.op_times])
+    return answer._replace(fields=tuple(header._replace(wall=wall, cpu=cpu, op_times=times)))

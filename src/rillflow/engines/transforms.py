@@ -50,6 +50,8 @@ class Transform:
     """whether the transform may keep items for later"""
     divides = False
     """whether several items may come of one"""
+    ends = False
+    """whether the transform may take no more items at some time"""
     ended = False
 
     def __init__(
@@ -235,6 +237,7 @@ class Limit(Transform):
     """The first n, then the end."""
 
     reads = False
+    ends = True
 
     def __init__(
         self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int

@@ -193,8 +193,7 @@ class AsyncGather(Gather):
             shard.deliver_metrics()
             shard.done(slot)
             return
-        if len(envelopes) > 1:
-            slot.pieces = len(envelopes)
+        slot.pieces = len(envelopes)
         for envelope in envelopes:
             envelope.hold = slot
             self.ready.append((shard, envelope))

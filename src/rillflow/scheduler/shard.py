@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rillflow.graph.program import Shard as ShardPlan
-from rillflow.scheduler.actor import Actor, Request
+from rillflow.scheduler.actor import Actor, Fields, Request
 from rillflow.scheduler.envelope import Envelope
 from rillflow.scheduler.ledger import Ticket
 from rillflow.types import Header, Ref
@@ -172,35 +172,32 @@ class Shard:
 
     # -- what the fleet says -------------------------------------------------------------------
 
-    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
+    def completed(self, request: Request, fields: Fields, payload: Ref | None) -> None:
         """Take in an answer: tickets for its items, then whatever the gather does with them."""
         gather, actor = self.gather, self.actor
         self.in_flight -= 1
         gather.in_flight -= 1
         self.failures = 0
-        items, dropped, kept, ended, not_ready, _, wall, _, op_times, metrics, _ = header
-        own, tickets = request.own, request.tickets
-        lag = actor.mail.versions_sent - tickets[0].sent if own else 0
-        stats = gather.stats
+        items, dropped, kept, ended, not_ready, _, _, _, op_times, metrics, _ = fields
+        own, tickets, stats = request.own, request.tickets, gather.stats
         stats.answers += 1
-        stats.round_trip += request.took
-        stats.service += wall
-        stats.lag_sum += lag
-        if lag > stats.lag_max:
-            stats.lag_max = lag
-        for stats, seconds in zip(self.op_stats, op_times, strict=False):
+        if own:
+            lag = actor.mail.versions_sent - tickets[0].sent
+            if lag:
+                stats.lag_sum += lag
+                stats.lag_max = max(stats.lag_max, lag)
+        for stats, seconds in zip(self.op_stats, op_times):  # noqa: B905 - a keyword is not free
             stats.items += 1
             stats.busy += seconds
         if metrics is not None:
             self._keep_metrics(request.seq, metrics)
-        usual = own and items == ((request.seq,),) and not (dropped or kept or ended)
-        if usual:  # one item, made by this request alone
-            account = self.account
+        if own and items == ((request.seq,),) and not (dropped or kept or ended):
+            account = self.account  # the usual case: one item, made by this request alone
             account.in_flight -= 1
             account.held += 1
             gather.arrived(self, request, [Envelope(payload, tickets, None, True)])  # type: ignore[arg-type]
             return
-        envelopes = self._envelopes(request, header, payload)
+        envelopes = self._envelopes(request, Header._make(fields), payload)
         if ended:
             self.ended = True
         if not_ready and actor.mail.told == request.told:
