@@ -12,7 +12,7 @@ from _common import Report, figure, interleaved, load, script
 from rillflow.algorithms import get_algorithm
 from rillflow.cli.advice import advise
 from rillflow.cli.profile import measure
-from rillflow.rl.config import replaced
+from rillflow.learning.config import replaced
 
 MINUTES = 6
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -56,9 +56,9 @@ def per_item(step: Callable[[], int], seconds: float) -> float:
 
 def learning(rows: int, seconds: float, hidden: int = 64) -> Callable[[], float]:
     """PPO's learner on a batch of so many rows."""
-    from rillflow.actors.rollout_worker import RolloutWorker
     from rillflow.algorithms import ppo
-    from rillflow.rl.learner import Learner
+    from rillflow.learning.learner import Learner
+    from rillflow.rl.rollout_worker import RolloutWorker
     from rillflow.rl.workers import Workers
     from rillflow.types import ActorInfo
 
@@ -83,8 +83,8 @@ def learning(rows: int, seconds: float, hidden: int = 64) -> Callable[[], float]
 
 def sampling(copies: int, seconds: float) -> Callable[[], float]:
     """One rollout worker, called directly."""
-    from rillflow.actors.rollout_worker import RolloutWorker
     from rillflow.algorithms import ppo
+    from rillflow.rl.rollout_worker import RolloutWorker
     from rillflow.rl.workers import Workers
     from rillflow.types import ActorInfo
 
@@ -110,7 +110,7 @@ def workers(count: int, seconds: float) -> Callable[[], float | None]:
 
 def replaying(capacity: int, seconds: float) -> Callable[[], float]:
     """Prioritized replay, full: 64 rows in, 64 rows out, 64 new priorities."""
-    from rillflow.replay.prioritized import PrioritizedReplayBuffer
+    from rillflow.experience.prioritized import PrioritizedReplayBuffer
 
     buffer = PrioritizedReplayBuffer(capacity)
     rng = np.random.default_rng(0)

@@ -45,17 +45,13 @@ AT_MOST_HALF = ("dqn", "ppo", "apex", "impala", "maml")
 
 COUNTED = ("rillflow.rl.", "rillflow.algorithms.")
 NOT_COUNTED = (
-    "rillflow.rl.config",  # settings
-    "rillflow.rl.q_learning",  # settings and loss
-    "rillflow.rl.learner",
-    "rillflow.rl.learner_base",
-    "rillflow.rl.make_learner",
-    "rillflow.rl.numpy_learner",
-    "rillflow.rl.meta_learner",
-    "rillflow.rl.postprocess",
-    "rillflow.rl.results",  # plain values
     "rillflow.rl.workers",  # the handle of the actors, and the typed look-up of settings
     "rillflow.rl.multi_agent",
+    "rillflow.rl.rollout_worker",  # the actors themselves
+    "rillflow.rl.replay_actor",
+    "rillflow.rl.meta_worker",
+    "rillflow.rl.multi_agent_worker",
+    "rillflow.rl.aggregator",
 )
 
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from channel_by_hand import Channel
 
-from rillflow.actors.replay_actor import ReplayActor
-from rillflow.actors.rollout_worker import RolloutWorker
-from rillflow.batch import SampleBatch
 from rillflow.errors import NotReady
-from rillflow.rl.make_learner import make_learner
+from rillflow.experience.batch import SampleBatch
+from rillflow.learning.make_learner import make_learner
+from rillflow.learning.results import Learned
 from rillflow.rl.metrics import Progress
-from rillflow.rl.results import Learned
+from rillflow.rl.replay_actor import ReplayActor
+from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, Ref
 

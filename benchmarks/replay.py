@@ -20,9 +20,9 @@ from _common import Report, figure, ratio, script
 from _drivers import Driver, measure
 
 import rillflow as rf
-from rillflow.batch import SampleBatch
-from rillflow.replay import PrioritizedReplayBuffer
-from rillflow.rl.q_learning import QConfig
+from rillflow.experience import PrioritizedReplayBuffer
+from rillflow.experience.batch import SampleBatch
+from rillflow.learning.q_learning import QConfig
 from rillflow.rl.replay import Replay, UpdateReplayPriorities, create_replay_actors
 
 MINUTES = 2

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import rillflow as rf
-from rillflow import losses
-from rillflow.rl.config import AlgorithmConfig
-from rillflow.rl.postprocess import Rows, actor_critic_rows
-from rillflow.rl.results import Loss, TrainStats
+from rillflow.learning import losses
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.postprocess import Rows, actor_critic_rows
+from rillflow.learning.results import Loss, TrainStats
 from rillflow.rl.train import ApplyGradients, AverageGradients, ComputeGradients
 from rillflow.rl.workers import AnyWorkers, bind
 

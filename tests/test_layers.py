@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,134 +15,146 @@ MAY_IMPORT = {
     "errors": set(),
     "types": {"errors"},
     "seeding": set(),
-    "named_vector": set(),
-    "_safe_path": set(),
-    "bounded": set(),
-    "consent": {"envs"},
-    "graph": {"errors", "types"},
-    "engines": {"errors", "types", "graph"},
-    "scheduler": {"errors", "types", "seeding", "graph", "engines"},
-    "flows": {"errors", "types", "graph", "engines", "scheduler"},
-    "losses": {"errors"},
-    "replay": {"errors"},
+    "callables": set(),
+    # the dataflow core
+    "graph": {"errors", "types", "callables"},
+    "pictures": {"errors", "types", "callables", "graph"},
+    "engines": {"errors", "types", "callables", "graph"},
+    "scheduler": {"errors", "types", "seeding", "graph", "pictures", "engines"},
+    "flows": {"errors", "types", "callables", "graph", "pictures", "engines", "scheduler"},
+    "simulation": {"errors", "types", "seeding", "graph", "engines", "scheduler", "flows"},
+    # reinforcement learning without the core
     "envs": {"errors"},
-    "models": {"errors", "losses", "policies"},
-    "policies": {"errors", "bounded", "models", "named_vector"},
-    "batch": {"errors"},
-    "analytic": {"errors", "batch", "models", "named_vector", "policies"},
+    "safety": {"envs"},
+    "experience": {"errors", "envs"},
+    "policies": {"errors", "safety", "experience"},
+    "learning": {"errors", "callables", "envs", "experience", "policies"},
+    # both together
     "rl": {
         "errors",
         "types",
-        "graph",
-        "flows",
-        "batch",
-        "envs",
-        "policies",
-        "replay",
-        "losses",
-        "analytic",
-        "actors",
         "seeding",
-    },
-    "actors": {"errors", "types", "batch", "envs", "policies", "replay", "rl"},
-    "algorithms": {
-        "errors",
-        "types",
         "graph",
         "flows",
-        "batch",
-        "rl",
-        "actors",
-        "losses",
-        "analytic",
-        "replay",
-    },
-    "paper": {"graph", "flows", "rl", "actors", "algorithms"},
-    "checkpoint": {"errors", "types", "batch", "named_vector", "rl.results"},
-    "trained": {
-        "errors",
-        "bounded",
-        "consent",
-        "scheduler",
-        "batch",
-        "rl",
-        "algorithms",
         "envs",
+        "experience",
         "policies",
+        "learning",
     },
-    "results": {"__version__", "errors", "bounded", "envs", "policies", "trained"},
-    "simulation": {"errors", "types", "seeding", "graph", "engines", "scheduler", "flows"},
-    "testing": {"errors", "types", "graph", "flows", "scheduler", "engines"},
-    "status": {"scheduler", "engines"},
-    "web": {"errors", "graph"},
+    "algorithms": {"errors", "types", "flows", "experience", "learning", "rl"},
+    "paper": {"graph", "flows", "learning", "rl", "algorithms"},
+    # the product
+    "checkpoint": {"errors", "types", "experience", "learning.results"},
+    "results": {
+        "__version__",
+        "errors",
+        "safety",
+        "scheduler",
+        "envs",
+        "experience",
+        "policies",
+        "learning",
+        "algorithms",
+    },
     "runs": {
         "__version__",
-        "bounded",
         "errors",
+        "safety",
         "graph",
+        "pictures",
         "engines",
         "scheduler",
         "flows",
-        "rl",
-        "actors",
-        "algorithms",
         "envs",
-        "trained",
+        "learning",
+        "rl",
+        "algorithms",
         "checkpoint",
-        "status",
+        "results",
     },
-    "training": {"errors", "engines", "runs", "trained"},
+    "web": {"errors", "pictures"},
     "cli": {
         "__version__",
         "errors",
-        "bounded",
-        "consent",
-        "checkpoint",
-        "policies",
-        "graph",
+        "safety",
         "engines",
         "scheduler",
         "flows",
+        "simulation",
+        "envs",
+        "policies",
+        "learning",
         "rl",
         "algorithms",
-        "envs",
-        "trained",
-        "simulation",
+        "checkpoint",
         "results",
-        "status",
         "runs",
         "web",
-        "trainer",
     },
-    "trainer": {"consent", "engines", "errors", "scheduler", "rl", "runs"},
     "__main__": {"cli"},
+    "testing": {"errors", "types", "graph", "engines", "scheduler", "flows", "policies"},
 }
 """what a part may import, anywhere in its modules and for types too, besides itself"""
 
-CORE = ("graph", "engines", "scheduler", "flows")
-"""from the bottom to the top"""
-
 
 def imports(path: Path) -> list[str]:
-    """Modules of ours that a file imports: at its top, inside functions, and for types."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rillflow"):
-            inner = node.module.removeprefix("rillflow").lstrip(".")
-            found += [inner] if inner else [alias.name for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names if alias.name.startswith("rillflow")]
-            found += [name.removeprefix("rillflow").lstrip(".") for name in names]
-    return found
+    """Modules of ours that a file imports: at its top, inside functions, for types, by a string."""
+    return [module for node in ast.walk(ast.parse(path.read_text())) for module in _named(node)]
 
 
-FILES = [path for path in sorted(SRC.rglob("*.py")) if path.name != "__init__.py"]
+def _named(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        assert not node.level, f"line {node.lineno}: an import says its whole path"
+        inner = _ours(node.module or "")
+        return [alias.name for alias in node.names] if inner == "" else [inner] if inner else []
+    if isinstance(node, ast.Import):
+        return [inner for alias in node.names if (inner := _ours(alias.name))]
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # for `import_module`
+        inner = _ours(node.value) if _MODULE.fullmatch(node.value) else None
+        return [inner] if inner and (SRC / inner.split(".")[0]).exists() else []
+    return []
+
+
+_MODULE = re.compile(r"rillflow(\.\w+)+")
+
+
+def _ours(module: str) -> str | None:
+    """A module without the leading `rillflow`; None if it is somebody else's."""
+    first, _, inner = module.partition(".")
+    return inner if first == "rillflow" else None
+
+
+def part_of(path: Path) -> str:
+    """The package, or the module beside the packages, that a file belongs to."""
+    return path.relative_to(SRC).parts[0].removesuffix(".py")
+
+
+def cycle(reads: Mapping[str, Collection[str]]) -> list[str]:
+    """Some parts of which each imports the next, and the last the first; empty if none do."""
+    done: set[str] = set()
+
+    def search(part: str, above: list[str]) -> list[str]:
+        if part in above:
+            return above[above.index(part) :]
+        if part in done:
+            return []
+        for below in sorted(reads.get(part, ())):
+            if found := search(below, [*above, part]):
+                return found
+        done.add(part)
+        return []
+
+    return next((found for part in sorted(reads) if (found := search(part, []))), [])
+
+
+FILES = [path for path in sorted(SRC.rglob("*.py")) if path != SRC / "__init__.py"]
+"""all but the face of the package, which imports everything for its users"""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SRC)))
 def test_a_layer_imports_only_what_is_below_it(path: Path) -> None:
     """No layer reaches up, and none goes around another."""
-    layer = path.relative_to(SRC).parts[0].removesuffix(".py")
+    layer = part_of(path)
     assert layer in MAY_IMPORT, f"give the new part {layer!r} its line in the table"
     if layer == "testing":
         return  # tests of everything may use everything
@@ -150,12 +164,38 @@ def test_a_layer_imports_only_what_is_below_it(path: Path) -> None:
         assert fine, f"{path.relative_to(SRC)} imports rillflow.{module}"
 
 
-def test_the_core_has_no_cycles() -> None:
-    """Each package of the core knows only those below it, type-only and lazy imports included."""
-    for above, package in enumerate(CORE):
-        for path in (SRC / package).glob("*.py"):
-            reached = {module.split(".")[0] for module in imports(path)}
-            assert not reached & set(CORE[above + 1 :]), path.relative_to(SRC)
+def test_no_two_parts_import_each_other() -> None:
+    """Parts can be read from the bottom to the top, type-only and lazy imports included."""
+    reads: dict[str, set[str]] = {}
+    for path in FILES:
+        below = {module.split(".")[0] for module in imports(path)} - {part_of(path)}
+        reads.setdefault(part_of(path), set()).update(below)
+    assert not cycle(reads), " -> ".join(cycle(reads))
+
+
+def test_the_table_has_no_cycles_and_no_lines_of_parts_that_are_gone() -> None:
+    """What is allowed could be used, all of it at once."""
+    table = {part: {one.split(".")[0] for one in below} for part, below in MAY_IMPORT.items()}
+    assert not cycle(table), " -> ".join(cycle(table))
+    assert set(MAY_IMPORT) == {part_of(path) for path in FILES}
+
+
+def test_a_cycle_is_found_whatever_kind_of_import_closes_it(tmp_path: Path) -> None:
+    kinds = (
+        "from rillflow.graph.node import Node",
+        "import rillflow.graph.node",
+        "from rillflow import graph",
+        "if TYPE_CHECKING:\n    from rillflow.graph.node import Node",
+        "def f():\n    from rillflow.graph.node import Node",
+        "import_module('rillflow.graph.node')",
+    )
+    for number, source in enumerate(kinds):
+        file = tmp_path / f"kind_{number}.py"
+        file.write_text(source)
+        assert [module.split(".")[0] for module in imports(file)] == ["graph"], source
+    found = cycle({"graph": {"flows", "errors"}, "flows": {"web"}, "web": {"graph"}})
+    assert sorted(found) == ["flows", "graph", "web"]
+    assert not cycle({"graph": {"errors"}, "flows": {"graph", "errors"}})
 
 
 def test_only_the_ray_engine_imports_ray() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rillflow.algorithms import NAMES, get_algorithm
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.learning.config import AlgorithmConfig
 
 CURVES = Path(__file__).parents[1] / "pictures" / "curves"
 TITLES = {

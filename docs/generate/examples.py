@@ -198,7 +198,7 @@ PREAMBLE = '''
 import numpy as np
 
 import rillflow as rf
-from rillflow.batch import SampleBatch
+from rillflow.experience.batch import SampleBatch
 from rillflow.rl.multi_agent import MultiAgentConfig, Select
 from rillflow.rl.rollouts import ConcatBatches, ParallelRollouts, StandardizeFields
 from rillflow.rl.workers import create_rollout_workers

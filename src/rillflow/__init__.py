@@ -1,6 +1,7 @@
 """rillflow: distributed reinforcement learning as typed dataflow over actors."""
 
-from rillflow import _safe_path as _safe_path  # first: it is about where all others come from
+# first: it is about where all others come from
+from rillflow.safety import safe_path as _safe_path  # noqa: F401
 
 # isort: split
 from typing import TYPE_CHECKING, Any
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from rillflow.engines.local import Local as Local
     from rillflow.engines.ray import RayEngine as RayEngine
     from rillflow.engines.sim import Sim as Sim
+    from rillflow.runs.train import load as load
+    from rillflow.runs.train import train as train
     from rillflow.simulation import simulate as simulate
-    from rillflow.training import load as load
-    from rillflow.training import train as train
 
 __version__ = "0.1.0"
 
@@ -53,9 +54,9 @@ _LAZY = {
     "Local": "rillflow.engines.local",
     "RayEngine": "rillflow.engines.ray",
     "Sim": "rillflow.engines.sim",
-    "load": "rillflow.training",
+    "load": "rillflow.runs.train",
     "simulate": "rillflow.simulation",
-    "train": "rillflow.training",
+    "train": "rillflow.runs.train",
 }
 """names whose modules are imported when they are first used, so that `import rillflow` is quick"""
 

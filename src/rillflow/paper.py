@@ -12,14 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rillflow.actors.replay_actor import ReplayActor as ReplayActor
 from rillflow.algorithms import a2c, a3c, apex, async_dqn, dqn, impala, maml, pg, ppo, simple_q
 from rillflow.flows.merge import Concurrently as Concurrently
 from rillflow.flows.merge import Union as Union
 from rillflow.flows.queues import Dequeue as Dequeue
 from rillflow.flows.queues import Enqueue as Enqueue
 from rillflow.graph.handles import Actors
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.learning.config import AlgorithmConfig
 from rillflow.rl.learner_thread import LearnerThread as LearnerThread
 from rillflow.rl.meta import InnerAdapt as InnerAdapt
 from rillflow.rl.meta import MetaUpdate as MetaUpdate
@@ -33,6 +32,7 @@ from rillflow.rl.replay import StoreToReplayBuffer as StoreToReplayBuffer
 from rillflow.rl.replay import UpdateReplayPriorities as UpdateReplayPriorities
 from rillflow.rl.replay import UpdateTargetNetwork as UpdateTargetNetwork
 from rillflow.rl.replay import create_replay_actors as create_replay_actors
+from rillflow.rl.replay_actor import ReplayActor as ReplayActor
 from rillflow.rl.rollouts import ConcatBatches as ConcatBatches
 from rillflow.rl.rollouts import ParallelRollouts as ParallelRollouts
 from rillflow.rl.rollouts import StandardizeFields as StandardizeFields

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rillflow as rf
-from rillflow.training import Trained, train
+from rillflow.runs.train import Trained, train
 
 SYNC, ALL = ("pg", "a2c", "ppo"), ("pg", "a2c", "a3c", "ppo")
 

@@ -10,7 +10,7 @@ import pytest
 from rillflow.algorithms import async_dqn
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
-from rillflow.training import Trained, train
+from rillflow.runs.train import Trained, train
 
 SMALL: dict[str, Any] = {
     "hidden": (16,),

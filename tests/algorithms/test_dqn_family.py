@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import rillflow as rf
-from rillflow.actors.replay_actor import KEY_BITS
 from rillflow.algorithms import get_algorithm
-from rillflow.rl.results import RowStats
+from rillflow.learning.results import RowStats
+from rillflow.rl.replay_actor import KEY_BITS
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
-from rillflow.training import train
+from rillflow.runs.train import train
 
 SMALL = {
     "hidden": (16, 16),
@@ -258,8 +258,8 @@ def test_without_torch():
     """The modules, and so the workers, need no torch."""
     code = (
         "import sys, rillflow.algorithms.dqn, rillflow.algorithms.simple_q; "
-        "import rillflow.algorithms.apex, rillflow.actors.replay_actor; "
-        "import rillflow.actors.rollout_worker; "
+        "import rillflow.algorithms.apex, rillflow.rl.replay_actor; "
+        "import rillflow.rl.rollout_worker; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

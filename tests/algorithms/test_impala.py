@@ -13,15 +13,15 @@ import pytest
 import torch
 
 import rillflow as rf
-from rillflow.actors.rollout_worker import RolloutWorker
 from rillflow.algorithms import impala
-from rillflow.batch import BOOTSTRAP, STATE
+from rillflow.experience.batch import BOOTSTRAP, STATE
+from rillflow.learning.postprocess import evaluate_fragments
 from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.rl.learner_thread import LearnerThread
-from rillflow.rl.postprocess import evaluate_fragments
+from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers, create_rollout_workers
-from rillflow.training import Trained, train
+from rillflow.runs.train import Trained, train
 from rillflow.types import ActorInfo
 from tests.engines.processes import children, gone
 

@@ -18,7 +18,7 @@ from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
-from rillflow.training import Trained
+from rillflow.runs.train import Trained
 
 SEEDS = (0, 1, 2)
 EVALUATE_EVERY = 5_000

@@ -15,7 +15,7 @@ from rillflow.envs.points import Goal, PointGoal, sample_goals
 from rillflow.envs.toy_base import Array, Bools
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
-from rillflow.training import Trained, train
+from rillflow.runs.train import Trained, train
 
 STEPS = 200_000
 UNSEEN = sample_goals(20, seed=12345)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.batch import MultiAgentBatch, SampleBatch
 from rillflow.checkpoint.kinds import kind_of
-from rillflow.named_vector import NamedVector
-from rillflow.rl.results import Gradients, Learned, RowStats, TrainStats
+from rillflow.experience.batch import MultiAgentBatch, SampleBatch
+from rillflow.experience.named_vector import NamedVector
+from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
 from rillflow.types import Source
 
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
-from rillflow.batch import SampleBatch
 from rillflow.checkpoint import (
     CheckpointStore,
     UnknownClass,
@@ -27,7 +26,8 @@ from rillflow.checkpoint import (
     register,
 )
 from rillflow.errors import BuildError
-from rillflow.rl.results import TrainStats
+from rillflow.experience.batch import SampleBatch
+from rillflow.learning.results import TrainStats
 from tests.checkpoint.states import example, same
 
 pytestmark = pytest.mark.usefixtures("no_fsync")

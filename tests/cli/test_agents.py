@@ -13,7 +13,7 @@ import pytest
 import rillflow as rf
 from rillflow.algorithms import ppo
 from rillflow.runs.agents import assigned
-from rillflow.training import TrainedAgents
+from rillflow.runs.train import TrainedAgents
 from tests.cli.conftest import QUICK
 
 SMALL: dict[str, Any] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rillflow.cli.simulate import expand
+from rillflow.cli.commands.simulate import expand
 
 
 def test_evaluate_reports_returns(call, finished: Path) -> None:

@@ -163,7 +163,7 @@ def test_an_error_in_code_of_ones_own_shows_that_code(call, tmp_path: Path) -> N
 
 
 def test_an_unexpected_error_is_one_line_too(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rillflow.cli.list.algorithms", lambda: 1 / 0)
+    monkeypatch.setattr("rillflow.cli.commands.list.algorithms", lambda: 1 / 0)
     done = call("list")
     assert done.code == 1
     assert "ZeroDivisionError: division by zero" in done.err

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rillflow._safe_path import asked_for_us
+from rillflow.safety.safe_path import asked_for_us
 from tests.cli.conftest import Done, environment
 from tests.results.policies import untrained
 

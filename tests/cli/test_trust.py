@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import rillflow as rf
-from rillflow.trained import Trained, TrainedAgents
+from rillflow.results.trained import Trained, TrainedAgents
 from tests.cli.conftest import QUICK, environment
 from tests.results.policies import untrained
 
@@ -335,7 +335,7 @@ def test_runs_that_cannot_be_read_are_listed_all_the_same(call: Any, run: Path) 
 
 def test_a_long_history_is_saved_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what was saved can always be read, and its last row is the last."""
-    monkeypatch.setattr("rillflow.trained.policy._FIGURES", 100)
+    monkeypatch.setattr("rillflow.results.trained.policy._FIGURES", 100)
     trained = untrained("CartPole-v1")
     trained.history = [{"steps": i, "return": 1.0} for i in range(1000)]
     trained.save(tmp_path / "p.npz")

@@ -36,7 +36,7 @@ def test_every_operator_of_the_paper_is_in_the_reference() -> None:
         )
         and name[0].isupper()
         and id(thing) not in known
-        and not name.endswith(("Config", "Actors"))
+        and not name.endswith(("Config", "Actors", "ReplayActor"))  # an actor, not an operator
     ]
     assert not missing
 

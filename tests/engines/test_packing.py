@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rillflow.batch import MultiAgentBatch, SampleBatch
 from rillflow.engines import packing
 from rillflow.engines.packing import PackedRef, ValueRef, hand_over, pack
-from rillflow.named_vector import NamedVector
-from rillflow.rl.results import TrainStats
+from rillflow.experience.batch import MultiAgentBatch, SampleBatch
+from rillflow.experience.named_vector import NamedVector
+from rillflow.learning.results import TrainStats
 
 
 def batch() -> SampleBatch:

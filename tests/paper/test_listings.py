@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from rillflow import algorithms, paper
-from rillflow.actors.replay_actor import ReplayActor
 from rillflow.algorithms import a3c, apex, dqn, ppo
-from rillflow.batch import BOOTSTRAP, SampleBatch
+from rillflow.experience.batch import BOOTSTRAP, SampleBatch
 from rillflow.flows.flow import Flow
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.learning.config import AlgorithmConfig
 from rillflow.rl.multi_agent import MultiAgentConfig
-from rillflow.training import Trained
+from rillflow.rl.replay_actor import ReplayActor
+from rillflow.runs.train import Trained
 
 HERE = Path(__file__).parent
 A3C = ("listing_a1", "poster_a3c")
@@ -244,7 +244,7 @@ def test_workers_are_sent_weights_after_the_delay(name: str) -> None:
 @pytest.mark.parametrize("name", APEX)
 def test_the_learner_sees_to_its_target_network(name: str) -> None:
     """No operator of the listing does: it changes by `target_network_update_freq`."""
-    from rillflow.rl.numpy_learner import NumpyLearner
+    from rillflow.learning.numpy_learner import NumpyLearner
 
     updates: list[int] = []
     whole = NumpyLearner.update_target

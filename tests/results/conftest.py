@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import rillflow as rf
-from rillflow.training import Trained
+from rillflow.runs.train import Trained
 
 
 @pytest.fixture(scope="session")

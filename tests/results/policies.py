@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from rillflow.algorithms import get_algorithm
 from rillflow.envs import make_envs
 from rillflow.policies.make import first_weights
-from rillflow.training import Trained
+from rillflow.runs.train import Trained
 
 
 def untrained(env: Any, algorithm: str = "ppo", seed: int = 1, **settings: Any) -> Trained:

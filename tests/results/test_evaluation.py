@@ -10,7 +10,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.results import Evaluation, evaluate
-from rillflow.training import Trained
+from rillflow.runs.train import Trained
 from tests.results.policies import Endless, Lottery, untrained
 
 FOUR = Evaluation(returns=(1.0, 2.0, 3.0, 10.0), lengths=(1, 2, 3, 4), algorithm="ppo", env="Toy")

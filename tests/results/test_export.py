@@ -19,7 +19,7 @@ from rillflow.policies.make import first_weights, make_actor
 from rillflow.policies.spec import PolicySpec
 from rillflow.results import export_onnx, onnx_graph
 from rillflow.results.parity import check_parity, generated
-from rillflow.training import Trained
+from rillflow.runs.train import Trained
 
 VECTOR = Box(-np.inf, np.inf, (4,), np.float32)
 WIDE = Box(np.float32([-1.2, 0, -np.inf]), np.float32([0.6, 90, np.inf]))

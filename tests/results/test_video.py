@@ -21,7 +21,7 @@ from rillflow.results.playing import Player
 from rillflow.results.rendering import Rendered, open_rendered
 from rillflow.results.strip import spread
 from rillflow.results.video import Shot, play
-from rillflow.training import Trained
+from rillflow.runs.train import Trained
 from tests.results.policies import Lottery, untrained
 
 

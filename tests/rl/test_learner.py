@@ -12,11 +12,11 @@ import torch
 
 import rillflow as rf
 from rillflow.algorithms import dqn, ppo
-from rillflow.batch import SampleBatch
-from rillflow.rl import rows as rows_of
-from rillflow.rl.config import AlgorithmConfig
-from rillflow.rl.learner import Learner
-from rillflow.rl.results import Loss, RowStats
+from rillflow.experience.batch import SampleBatch
+from rillflow.learning import rows as rows_of
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.learner import Learner
+from rillflow.learning.results import Loss, RowStats
 from rillflow.rl.workers import Workers
 
 TIME, ENVS = 8, 5

@@ -13,12 +13,9 @@ from gymnasium.spaces import Box
 from torch import nn
 
 import rillflow as rf
-from rillflow.actors.meta_worker import MetaWorker
 from rillflow.algorithms import maml, ppo
-from rillflow.batch import SampleBatch
-from rillflow.policies.spec import PolicySpec
-from rillflow.rl.meta import InnerAdapt, MetaUpdate, tasks_of
-from rillflow.rl.meta_learner import (
+from rillflow.experience.batch import SampleBatch
+from rillflow.learning.meta_learner import (
     MetaLearner,
     adapted,
     finite_horizon_rows,
@@ -26,6 +23,9 @@ from rillflow.rl.meta_learner import (
     mean_return,
     returns_by_step,
 )
+from rillflow.policies.spec import PolicySpec
+from rillflow.rl.meta import InnerAdapt, MetaUpdate, tasks_of
+from rillflow.rl.meta_worker import MetaWorker
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, Source

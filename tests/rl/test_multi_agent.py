@@ -11,7 +11,7 @@ import torch
 
 import rillflow as rf
 from rillflow.algorithms import a3c, dqn, ppo
-from rillflow.batch import MultiAgentBatch
+from rillflow.experience.batch import MultiAgentBatch
 from rillflow.rl.metrics import ReportMetrics
 from rillflow.rl.multi_agent import MultiAgentConfig, Select, SelectExperiences
 from rillflow.rl.rollouts import ParallelRollouts

@@ -25,10 +25,10 @@ from rillflow.algorithms import (
     ppo,
     simple_q,
 )
-from rillflow.batch import SampleBatch
-from rillflow.rl.learner import Learner
-from rillflow.rl.make_learner import make_learner
-from rillflow.rl.numpy_learner import NumpyLearner
+from rillflow.experience.batch import SampleBatch
+from rillflow.learning.learner import Learner
+from rillflow.learning.make_learner import make_learner
+from rillflow.learning.numpy_learner import NumpyLearner
 from rillflow.rl.workers import Workers
 from tests.rl.test_learner import fragment, replayed
 
@@ -284,7 +284,7 @@ def own_loss(policy: Any, rows: Any, cfg: Any) -> Any:
     ],
 )
 def test_what_numpy_cannot_do_is_torch(settings: dict[str, Any], hindrance: str) -> None:
-    from rillflow.rl.make_learner import numpy_twin
+    from rillflow.learning.make_learner import numpy_twin
 
     spec = Workers(ppo.Config()).spec
     if "model" in settings:

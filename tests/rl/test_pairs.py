@@ -9,7 +9,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import a3c, apex, async_dqn, ppo
-from rillflow.batch import MultiAgentBatch, SampleBatch
+from rillflow.experience.batch import MultiAgentBatch, SampleBatch
 from rillflow.rl.metrics import ReportMetrics
 from rillflow.rl.multi_agent import SelectExperiences
 from rillflow.rl.pairs import unpaired

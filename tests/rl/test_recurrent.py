@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import rillflow as rf
-from rillflow.actors.rollout_worker import RolloutWorker
 from rillflow.algorithms import get_algorithm, impala
-from rillflow.batch import BOOTSTRAP, STATE, SampleBatch
+from rillflow.experience.batch import BOOTSTRAP, STATE, SampleBatch
+from rillflow.learning.postprocess import evaluate_fragments
 from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers
-from rillflow.rl.postprocess import evaluate_fragments
+from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import rillflow as rf
-from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
 from rillflow.algorithms import dqn
-from rillflow.batch import SampleBatch
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.experience.batch import SampleBatch
+from rillflow.experience.transitions import transitions
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.q_learning import QConfig
+from rillflow.learning.results import RowStats, TrainStats
 from rillflow.rl.learner_thread import LearnerThread
-from rillflow.rl.q_learning import QConfig
 from rillflow.rl.replay import (
     ParallelReplay,
     Replay,
@@ -18,10 +19,9 @@ from rillflow.rl.replay import (
     UpdateTargetNetwork,
     create_replay_actors,
 )
-from rillflow.rl.results import RowStats, TrainStats
+from rillflow.rl.replay_actor import KEY_BITS, ReplayActor
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.train import TrainOneStep
-from rillflow.rl.transitions import transitions
 
 
 def info(index=0):
@@ -283,7 +283,7 @@ def training(workers, *operators):
 @pytest.fixture
 def updates(monkeypatch):
     """The learner and its version, each time a target network was updated."""
-    from rillflow.rl.numpy_learner import NumpyLearner
+    from rillflow.learning.numpy_learner import NumpyLearner
 
     found, update = [], NumpyLearner.update_target
 

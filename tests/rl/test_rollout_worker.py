@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rillflow.actors.rollout_worker import RolloutWorker
 from rillflow.algorithms import dqn, get_algorithm, ppo
 from rillflow.engines.sim import Sim
 from rillflow.engines.sim_faults import Kill
-from rillflow.rl.results import RowStats, TrainStats
+from rillflow.learning.results import RowStats, TrainStats
+from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.scheduler.run import Run

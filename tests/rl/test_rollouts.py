@@ -10,7 +10,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import ppo
-from rillflow.batch import BOOTSTRAP, SampleBatch
+from rillflow.experience.batch import BOOTSTRAP, SampleBatch
 from rillflow.rl.rollouts import ConcatBatches, ParallelRollouts, StandardizeFields
 from rillflow.rl.workers import Workers
 

@@ -15,12 +15,12 @@ import torch
 
 import rillflow as rf
 from rillflow.algorithms import a3c, apex, dqn, impala, maml, ppo
-from rillflow.batch import SampleBatch
-from rillflow.rl import skips
-from rillflow.rl.make_learner import make_learner
-from rillflow.rl.meta_learner import MetaLearner
+from rillflow.experience.batch import SampleBatch
+from rillflow.learning import skips
+from rillflow.learning.make_learner import make_learner
+from rillflow.learning.meta_learner import MetaLearner
+from rillflow.learning.results import Gradients, Loss
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select
-from rillflow.rl.results import Gradients, Loss
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from tests.rl.test_learner import equal, fragment, replayed

@@ -7,9 +7,9 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import a2c, a3c, dqn, ppo
+from rillflow.learning.results import Gradients, TrainStats
 from rillflow.rl.metrics import ReportMetrics
 from rillflow.rl.replay import StoreToReplayBuffer, create_replay_actors
-from rillflow.rl.results import Gradients, TrainStats
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.train import AverageGradients, ComputeGradients, TrainOneStep
 from rillflow.rl.workers import Workers
@@ -72,8 +72,8 @@ def test_the_average_of_gradients_is_an_average() -> None:
 
 def test_averaged_gradients_of_parts_are_the_gradient_of_the_whole() -> None:
     """Two workers' gradients, averaged, equal one gradient over both batches."""
-    from rillflow.batch import SampleBatch
-    from rillflow.rl.learner import Learner
+    from rillflow.experience.batch import SampleBatch
+    from rillflow.learning.learner import Learner
 
     workers = make(a2c, num_workers=2, grad_clip=None)
     learner = Learner(workers.spec, workers.config, 0)

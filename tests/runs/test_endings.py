@@ -28,8 +28,8 @@ from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger, Listener
 from rillflow.runs.metrics import rows_in
+from rillflow.runs.resume import resume
 from rillflow.runs.waits import Overdue, Waits, state_within
-from rillflow.trainer import resume
 
 SMALL = {
     "num_workers": 2, "num_envs_per_worker": 2, "rollout_fragment_length": 16, "hidden": (8,),

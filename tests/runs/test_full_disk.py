@@ -18,7 +18,7 @@ from rillflow.runs.job import Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger, StatusWriter
 from rillflow.runs.metrics import rows_in
-from rillflow.trainer import resume
+from rillflow.runs.resume import resume
 from tests.cli.conftest import QUICK, environment
 from tests.runs.test_resume import directory_of, job
 

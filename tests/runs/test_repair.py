@@ -16,7 +16,7 @@ from rillflow.checkpoint import CheckpointStore, ForeignCheckpoint, newest_check
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.metrics import rows_in
-from rillflow.trainer import job_of, resume
+from rillflow.runs.resume import job_of, resume
 from tests.runs.test_resume import begin, directory_of, figures, go_on, job, same_weights
 
 

@@ -26,7 +26,7 @@ from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger
 from rillflow.runs.metrics import rows_in
-from rillflow.trainer import job_of, resume
+from rillflow.runs.resume import job_of, resume
 
 EVERY = 400
 """steps between two saves"""

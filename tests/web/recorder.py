@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import rillflow as rf
-from rillflow.status import snapshot
+from rillflow.runs.status import snapshot
 
 
 class Recorder:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from rillflow.pictures.live import draw
 from rillflow.web.curve import Curve
-from rillflow.web.drawing import draw
 from rillflow.web.files import RunFiles, judge
 
 

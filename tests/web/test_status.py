@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rillflow as rf
-from rillflow.status import snapshot
+from rillflow.runs.status import snapshot
 from tests.web.flows import apex_flow, plain_flow
 
 

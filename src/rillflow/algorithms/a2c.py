@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow import analytic
-from rillflow.batch import Array
+from rillflow.experience.batch import Array
 from rillflow.flows.flow import Flow
-from rillflow.rl.config import AlgorithmConfig
-from rillflow.rl.postprocess import Rows, actor_critic_rows
-from rillflow.rl.results import Loss, TrainStats
+from rillflow.learning import analytic
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.postprocess import Rows, actor_critic_rows
+from rillflow.learning.results import Loss, TrainStats
 from rillflow.rl.rollouts import ConcatBatches, Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind
@@ -41,7 +41,7 @@ def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
 
 def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
     """Policy gradient with advantages, value loss, entropy bonus."""
-    from rillflow import losses
+    from rillflow.learning import losses
 
     logp, entropy, values = policy.evaluate(rows["obs"], rows["actions"])
     gradient = losses.policy_gradient_loss(logp, rows["advantages"])

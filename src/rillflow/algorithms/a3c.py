@@ -9,10 +9,10 @@ from rillflow.algorithms.a2c import loss as loss
 from rillflow.algorithms.a2c import numpy_loss as numpy_loss
 from rillflow.algorithms.a2c import numpy_postprocess as numpy_postprocess
 from rillflow.algorithms.a2c import postprocess as postprocess
-from rillflow.batch import SampleBatch
+from rillflow.experience.batch import SampleBatch
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
-from rillflow.rl.results import TrainStats
+from rillflow.learning.results import TrainStats
 from rillflow.rl.train import ApplyGradients, ComputeGradients
 from rillflow.rl.workers import AnyWorkers, bind
 

@@ -8,8 +8,7 @@ from typing import Literal
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
-from rillflow.rl.learner_thread import LearnerThread
-from rillflow.rl.q_learning import (
+from rillflow.learning.q_learning import (
     CART_POLE,
     MOUNTAIN_CAR,
     QConfig,
@@ -18,13 +17,14 @@ from rillflow.rl.q_learning import (
     numpy_postprocess,
     postprocess,
 )
+from rillflow.learning.results import TrainStats
+from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.replay import (
     Replay,
     StoreToReplayBuffer,
     UpdateReplayPriorities,
     create_replay_actors,
 )
-from rillflow.rl.results import TrainStats
 from rillflow.rl.rollouts import Rollouts, as_ready
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.weights import UpdateWorkerWeights

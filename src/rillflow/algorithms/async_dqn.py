@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow import analytic
-from rillflow.batch import Array, SampleBatch
+from rillflow.experience.batch import Array, SampleBatch
+from rillflow.experience.transitions import transitions
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
-from rillflow.rl.postprocess import Rows
-from rillflow.rl.q_learning import QNetworkConfig, loss, numpy_loss
+from rillflow.learning import analytic
+from rillflow.learning.postprocess import Rows
+from rillflow.learning.q_learning import QNetworkConfig, loss, numpy_loss
+from rillflow.learning.results import TrainStats
 from rillflow.rl.replay import UpdateTargetNetwork
-from rillflow.rl.results import TrainStats
 from rillflow.rl.train import ApplyGradients, ComputeGradients
-from rillflow.rl.transitions import transitions
 from rillflow.rl.workers import Workers, bind
 
 __all__ = ["Config", "loss", "numpy_loss", "numpy_postprocess", "plan", "postprocess"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
-from rillflow.rl.q_learning import (
+from rillflow.learning.q_learning import (
     CART_POLE,
     MOUNTAIN_CAR,
     QConfig,
@@ -20,13 +20,13 @@ from rillflow.rl.q_learning import (
     numpy_postprocess,
     postprocess,
 )
+from rillflow.learning.results import TrainStats
 from rillflow.rl.replay import (
     ParallelReplay,
     StoreToReplayBuffer,
     UpdateReplayPriorities,
     create_replay_actors,
 )
-from rillflow.rl.results import TrainStats
 from rillflow.rl.rollouts import Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rillflow import analytic
-from rillflow.batch import Array
+from rillflow.experience.batch import Array
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
-from rillflow.rl.config import AlgorithmConfig, refused
+from rillflow.learning import analytic
+from rillflow.learning.config import AlgorithmConfig, refused
+from rillflow.learning.postprocess import Rows, evaluate_fragments
+from rillflow.learning.results import Loss, TrainStats
 from rillflow.rl.learner_thread import LearnerThread
-from rillflow.rl.postprocess import Rows, evaluate_fragments
-from rillflow.rl.results import Loss, TrainStats
 from rillflow.rl.rollouts import ConcatBatches, Rollouts, as_ready
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.weights import UpdateWorkerWeights
@@ -110,7 +110,7 @@ def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
     Nothing follows where an episode terminated; where it was cut, the value of its final
     observation stands for what would have followed; rows that only reset are left out.
     """
-    from rillflow import losses
+    from rillflow.learning import losses
 
     logp, entropy, values, next_values = evaluate_fragments(policy, rows)
     terminated, valid = rows["terminated"], rows.get("valid")

@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.batch import Array
 from rillflow.errors import BuildError
+from rillflow.experience.batch import Array
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.postprocess import Rows
+from rillflow.learning.results import Loss, TrainStats
 from rillflow.rl.meta import InnerAdapt, MetaUpdate
 from rillflow.rl.meta import tasks_of as tasks_of
-from rillflow.rl.postprocess import Rows
-from rillflow.rl.results import Loss, TrainStats
 from rillflow.rl.workers import AnyWorkers, Workers, bind
 from rillflow.types import ActorInfo
 
@@ -54,7 +54,7 @@ class Config(AlgorithmConfig):
     @property
     def worker_class(self) -> Callable[..., Any]:
         """Workers that adapt."""
-        from rillflow.actors.meta_worker import MetaWorker
+        from rillflow.rl.meta_worker import MetaWorker
 
         return MetaWorker
 
@@ -74,14 +74,14 @@ class Config(AlgorithmConfig):
 
 def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
     """Rows with advantages, both for adapting and for the meta-update."""
-    from rillflow.rl.meta_learner import finite_horizon_rows
+    from rillflow.learning.meta_learner import finite_horizon_rows
 
     return finite_horizon_rows(batch, cfg.gamma, cfg.lambda_)
 
 
 def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
     """Of an adapted policy on the round it made: the clipped surrogate and the entropy bonus."""
-    from rillflow import losses
+    from rillflow.learning import losses
 
     logp, entropy, _ = policy.evaluate(rows["obs"], rows["actions"])
     surrogate = losses.clipped_surrogate_loss(
@@ -132,8 +132,8 @@ def adapt_and_evaluate(
         steps: of adaptation, each from one round of episodes; by default those of the settings.
         seed: of the environments and of the actions.
     """
-    from rillflow.actors.meta_worker import MetaWorker
-    from rillflow.rl.meta_learner import mean_return
+    from rillflow.learning.meta_learner import mean_return
+    from rillflow.rl.meta_worker import MetaWorker
 
     workers = Workers(config)
     worker = MetaWorker(workers.config, workers.spec, ActorInfo("adapting", 0, 0, seed, seed))

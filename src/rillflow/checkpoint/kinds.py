@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rillflow.batch import MultiAgentBatch, SampleBatch
 from rillflow.errors import BuildError
-from rillflow.named_vector import NamedVector
-from rillflow.rl.results import Gradients, Learned, RowStats, TrainStats
+from rillflow.experience.batch import MultiAgentBatch, SampleBatch
+from rillflow.experience.named_vector import NamedVector
+from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
 from rillflow.types import Source
 
 C = TypeVar("C", bound=type)

@@ -1,1 +1,1 @@
-"""The command `rillflow`: one file per command, each imported when it is asked for."""
+"""The command `rillflow`: its commands are in `commands/`, what they share is here."""

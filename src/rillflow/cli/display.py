@@ -16,7 +16,7 @@ from rillflow.cli.braille import bar, curve, number
 from rillflow.cli.forecast import Forecast, duration
 from rillflow.cli.lines import time_left
 from rillflow.runs.listeners import Listener, Row
-from rillflow.status import snapshot
+from rillflow.runs.status import snapshot
 
 if TYPE_CHECKING:
     from rillflow.flows.flow import Flow

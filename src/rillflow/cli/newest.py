@@ -10,9 +10,9 @@ from rillflow.errors import BuildError, RunError
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
+    from rillflow.learning.config import AlgorithmConfig
     from rillflow.policies.spec import PolicySpec
-    from rillflow.rl.config import AlgorithmConfig
-    from rillflow.trained import Trained, TrainedAgents
+    from rillflow.results.trained import Trained, TrainedAgents
 
 _LOOKS = 100
 """at checkpoints that the run has replaced by newer ones before they could be read"""
@@ -65,10 +65,10 @@ def from_checkpoint(
         about: its run.json.
         settings: those of it that matter to act.
     """
-    from rillflow.rl.results import DEFAULT_POLICY
+    from rillflow.learning.results import DEFAULT_POLICY
+    from rillflow.results.trained import Trained, TrainedAgents
     from rillflow.runs.algorithm import find_algorithm
-    from rillflow.trained import Trained, TrainedAgents
-    from rillflow.trainer import settings_from
+    from rillflow.runs.resume import settings_from
 
     config = settings_from(find_algorithm(about["algorithm"]).Config, settings)
     agents = about.get("agents")

@@ -13,7 +13,7 @@ from rillflow.cli.trust import add_trust_flag, require_trust, take_named
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
-    from rillflow.trained import Trained, TrainedAgents
+    from rillflow.results.trained import Trained, TrainedAgents
 
 _ABOUT_BYTES = 16 << 20
 """of a run.json"""
@@ -54,7 +54,7 @@ class Asked:
         Args:
             several: what to say if there are those of several agents; "{first}" is one of them.
         """
-        from rillflow.trained import TrainedAgents
+        from rillflow.results.trained import TrainedAgents
 
         found = self.all()
         if isinstance(found, TrainedAgents):
@@ -100,7 +100,7 @@ class Asked:
         return found
 
     def _saved(self, path: Path) -> Trained | TrainedAgents:
-        from rillflow.trained import TrainedAgents, load
+        from rillflow.results.trained import TrainedAgents, load
 
         given = self.options
         how = {"env": given.env, "model": self._model(), "trust": given.trust}
@@ -113,10 +113,10 @@ class Asked:
         return found
 
     def _from(self, checkpoint: Checkpoint, run: Path) -> Trained | TrainedAgents:
-        from rillflow.bounded import read_json
         from rillflow.cli.newest import from_checkpoint, settings_to_act
-        from rillflow.consent import named_code
         from rillflow.runs.directory import RunDirectory
+        from rillflow.safety.bounded import read_json
+        from rillflow.safety.consent import named_code
 
         file = run / "run.json"
         try:

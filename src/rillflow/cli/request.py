@@ -13,7 +13,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from rillflow.bounded import read_bytes
 from rillflow.cli.here import look_here
 from rillflow.cli.parser import Parser
 from rillflow.cli.problems import Usage
@@ -27,6 +26,7 @@ from rillflow.cli.settings import (
 )
 from rillflow.cli.trust import add_trust_flag, require_trust, take_named
 from rillflow.errors import BuildError
+from rillflow.safety.bounded import read_bytes
 
 _POLICIES = '{"agent_0": "left", "agent_1": "right"}'
 _ALGORITHM_FLAGS = ("--run", "--algorithm")
@@ -88,7 +88,7 @@ class Request:
     @property
     def tuned(self) -> list[str]:
         """A line with the settings that suit the environment and that no flag has changed."""
-        from rillflow.rl.tuned import tuned
+        from rillflow.learning.tuned import tuned
 
         suits = tuned(type(self.config), self.config.env)
         used = [(n, value) for n, value in suits.items() if getattr(self.config, n) == value]
@@ -239,7 +239,7 @@ class _Switch(argparse.Action):
 
 def _require_trust(parser: Parser, options: Any, arguments: Sequence[str]) -> None:
     """What a file of settings names is imported only if the user names it as well."""
-    from rillflow.consent import named_code
+    from rillflow.safety.consent import named_code
 
     take_named(options.trust)
     for text in options.config:

@@ -15,8 +15,8 @@ from typing import Any
 
 from rillflow.cli.here import look_here
 from rillflow.cli.problems import Usage
-from rillflow.consent import is_pointer
 from rillflow.runs.names import pointed_at
+from rillflow.safety.consent import is_pointer
 
 _ELSEWHERE = ("env",)
 """fields that have an argument of their own"""

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rillflow.bounded import read_json, regular_file
 from rillflow.runs.directory import RunDirectory, runs_in
+from rillflow.safety.bounded import read_json, regular_file
 from rillflow.web.files import judge
 
 _LARGEST = 16 << 20

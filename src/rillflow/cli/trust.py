@@ -47,7 +47,7 @@ def require_trust(
         command: such as "evaluate".
         given: the arguments of the command, to show it again with what is missing.
     """
-    from rillflow.consent import refusal, untrusted
+    from rillflow.safety.consent import refusal, untrusted
 
     missing = untrusted(named, trust)
     if missing:

@@ -14,7 +14,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from rillflow.graph.node import Node, owner_of
+from rillflow.callables import owner_of
+from rillflow.graph.node import Node
 
 Marks = tuple[Any, ...]
 Outs = list[tuple[Any, Marks]]

@@ -9,11 +9,12 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from rillflow.callables import label_of
 from rillflow.errors import BuildError
 from rillflow.flows.stream import EngineName, Stream, gives_of, require_positive
 from rillflow.graph import annotations as types
 from rillflow.graph.handles import ActorHandle, Background, Queue
-from rillflow.graph.node import Node, label_of
+from rillflow.graph.node import Node
 from rillflow.scheduler.admit import admit_node
 from rillflow.scheduler.fresh import fresh_node
 from rillflow.types import FailurePolicy, Placement, Reaction

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from rillflow.callables import label_of
 from rillflow.errors import BuildError
 from rillflow.flows.flow import Flow
 from rillflow.flows.stream import EngineName, Stream, gives_of, require_positive
 from rillflow.graph import annotations as types
 from rillflow.graph.handles import ActorHandle, Actors, CallableActor
-from rillflow.graph.node import Node, label_of
+from rillflow.graph.node import Node
 
 if TYPE_CHECKING:
     from rillflow.engines.contract import Engine

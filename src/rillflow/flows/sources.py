@@ -7,11 +7,12 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from rillflow.callables import label_of
 from rillflow.errors import BuildError, EndOfStream
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.graph.annotations import output_type
 from rillflow.graph.handles import Actors
-from rillflow.graph.node import Node, label_of
+from rillflow.graph.node import Node
 from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
 
 T = TypeVar("T")

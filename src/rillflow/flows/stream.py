@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
+from rillflow.callables import label_of
 from rillflow.errors import BuildError
 from rillflow.graph import annotations as types
-from rillflow.graph.node import Node, label_of
+from rillflow.graph.node import Node
 
 T = TypeVar("T")
 EngineName = Literal["sim", "local", "ray"]
@@ -23,25 +24,25 @@ class Stream(Generic[T]):
 
     def explain(self) -> str:
         """The flow as a text tree: operators, where each runs, shards, barriers, queue bounds."""
-        from rillflow.graph.render import to_text
+        from rillflow.pictures.text import to_text
 
         return to_text(self.node)
 
     def to_mermaid(self) -> str:
         """The flow as a Mermaid flowchart."""
-        from rillflow.graph.render import to_mermaid
+        from rillflow.pictures.mermaid import to_mermaid
 
         return to_mermaid(self.node)
 
     def to_svg(self) -> str:
         """The flow as a self-contained SVG picture."""
-        from rillflow.graph.svg import to_svg
+        from rillflow.pictures.svg import to_svg
 
         return to_svg(self.node)
 
     def to_json(self) -> dict[str, Any]:
         """The flow as plain data: the one schema every picture is made from."""
-        from rillflow.graph.schema import to_json
+        from rillflow.pictures.graph_json import to_json
 
         return to_json(self.node)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from rillflow.callables import label_of, owner_of
 from rillflow.errors import BuildError
-from rillflow.graph.node import label_of, owner_of
 from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
 
 T = TypeVar("T")

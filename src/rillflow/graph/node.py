@@ -18,8 +18,6 @@ flow runs is told in one place, `scheduler/kinds.py`.
 
 from __future__ import annotations
 
-import functools
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -63,21 +61,3 @@ def _rebuild(
     return Node(
         kind=kind, label=label, inputs=inputs, parallel=parallel, name=name, options=options
     )
-
-
-def owner_of(fn: Any) -> Any:
-    """Who has the state of a callable: itself, or the object whose method it is."""
-    while isinstance(fn, functools.partial | types.MethodType):
-        fn = fn.func if isinstance(fn, functools.partial) else fn.__self__
-    return fn
-
-
-def label_of(fn: object) -> str:
-    """How a callable is called in names and messages."""
-    if isinstance(fn, type):
-        return fn.__name__
-    name = getattr(fn, "label", None) or getattr(fn, "__name__", None)
-    if isinstance(name, str):
-        return "lambda" if name == "<lambda>" else name
-    inner = getattr(fn, "func", None)  # functools.partial
-    return label_of(inner) if inner is not None else type(fn).__name__

@@ -18,7 +18,7 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.graph.node import label_of
+from rillflow.callables import label_of
 
 _STDLIB = sys.stdlib_module_names - {"builtins", "collections", "functools", "types"}
 """what is inside these modules' objects means nothing to a user: the object itself is named"""

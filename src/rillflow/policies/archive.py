@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from rillflow.bounded import available_memory, regular_file
+from rillflow.safety.bounded import available_memory, regular_file
 
 ENTRIES = 10_000
 """arrays in one file"""

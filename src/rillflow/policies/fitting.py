@@ -38,7 +38,7 @@ def network_shapes(spec: PolicySpec) -> dict[str, Shape]:
         return spec.parameter_shapes
     import torch
 
-    from rillflow.models.make import MODELS
+    from rillflow.policies.make_model import MODELS
 
     assert isinstance(spec.model, str), "a network of the user's own has to be made to be known"
     with torch.device("meta"):  # shapes without numbers

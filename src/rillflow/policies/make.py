@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from rillflow.models.initial import initial_weights
+from rillflow.policies.initial import initial_weights
 from rillflow.policies.numpy_policy import NumpyPolicy
 from rillflow.policies.spec import PolicySpec
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.errors import BuildError, RunError
-from rillflow.models.initial import Weights, initial_weights
-from rillflow.named_vector import Layout, NamedVector
+from rillflow.experience.named_vector import Layout, NamedVector
+from rillflow.policies.initial import Weights, initial_weights
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.weights import check_weights

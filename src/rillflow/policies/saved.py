@@ -22,11 +22,11 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
-from rillflow.bounded import parse_json
 from rillflow.errors import BuildError
 from rillflow.policies.archive import PROBLEMS, read_arrays
 from rillflow.policies.fitting import check_fit
 from rillflow.policies.spec import PolicySpec
+from rillflow.safety.bounded import parse_json
 
 FORMAT = 1
 """raised when an older reader could no longer understand the file"""

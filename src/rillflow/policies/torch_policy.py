@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from rillflow.errors import RunError
-from rillflow.models.make import make_model
 from rillflow.policies import distributions
+from rillflow.policies.make_model import make_model
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.shapes import as_rows, check_sequence
 from rillflow.policies.spec import PolicySpec

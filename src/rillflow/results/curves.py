@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rillflow.bounded import read_json, regular_file
 from rillflow.errors import BuildError
 from rillflow.results import statistics
+from rillflow.safety.bounded import read_json, regular_file
 
 Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from rillflow.results.playing import Player, algorithm_name, env_name, env_of, o
 
 if TYPE_CHECKING:
     from rillflow.envs.vector import Envs
-    from rillflow.trained import Trained, TrainedAgents
+    from rillflow.results.trained import Trained, TrainedAgents
 
 _COPIES = 20
 """environments that are played side by side"""

@@ -14,7 +14,7 @@ from rillflow.results.parity import check_parity
 from rillflow.results.playing import algorithm_name, env_name
 
 if TYPE_CHECKING:
-    from rillflow.trained import Trained
+    from rillflow.results.trained import Trained
 
 
 def export_onnx(trained: Trained, path: str | Path) -> Path:

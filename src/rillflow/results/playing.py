@@ -10,12 +10,12 @@ from rillflow.envs.groups import agents_of
 from rillflow.envs.make import make_envs, name_of
 from rillflow.errors import BuildError
 from rillflow.policies.make import make_actor
-from rillflow.trained.policy import env_to_play
+from rillflow.results.trained.policy import env_to_play
 
 if TYPE_CHECKING:
     from rillflow.envs.vector import Envs
     from rillflow.policies.sampling import Array
-    from rillflow.trained import Trained
+    from rillflow.results.trained import Trained
 
 EPSILON = 0.05
 """how often q values are not followed by a policy that is not greedy (Mnih et al. 2015)"""

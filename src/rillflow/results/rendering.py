@@ -18,7 +18,7 @@ from rillflow.results.playing import env_of, open_envs
 if TYPE_CHECKING:
     from rillflow.envs.vector import Envs, Step
     from rillflow.policies.sampling import Array
-    from rillflow.trained import Trained
+    from rillflow.results.trained import Trained
 
 Frame = NDArray[np.uint8]
 """[height, width, 3]"""

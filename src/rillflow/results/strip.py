@@ -15,7 +15,7 @@ from rillflow.results.rendering import open_rendered
 from rillflow.results.video import MAX_STEPS, Shot, play, warn_of_cut
 
 if TYPE_CHECKING:
-    from rillflow.trained import Trained
+    from rillflow.results.trained import Trained
 
 _SIDE, _GAP, _MARGIN, _LINE = 240, 10, 16, 22
 _INK, _FAINT, _PAPER = (34, 34, 34), (110, 110, 110), (255, 255, 255)

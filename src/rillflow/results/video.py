@@ -17,7 +17,7 @@ from rillflow.results.playing import Player
 from rillflow.results.rendering import Frame, Rendered, open_rendered
 
 if TYPE_CHECKING:
-    from rillflow.trained import Trained
+    from rillflow.results.trained import Trained
 
 MAX_STEPS = 3000
 """of one episode in a film"""

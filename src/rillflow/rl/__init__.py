@@ -1,1 +1,1 @@
-"""Reinforcement-learning operators, on top of the generic ones."""
+"""Reinforcement-learning operators under the paper's names, and the actors they ask."""

@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from rillflow.graph.handles import Background, Queue
-from rillflow.rl.make_learner import AnyLearner, make_learner, numpy_twin
+from rillflow.learning.make_learner import AnyLearner, make_learner, numpy_twin
+from rillflow.learning.results import Learned
 from rillflow.rl.pairs import unpaired
-from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, FailurePolicy, Placement
 

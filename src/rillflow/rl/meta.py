@@ -6,20 +6,20 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rillflow.batch import SampleBatch
 from rillflow.envs.make import make_envs
 from rillflow.envs.tasks import sample_tasks
 from rillflow.errors import BuildError
+from rillflow.experience.batch import SampleBatch
 from rillflow.graph.context import Context, Operator
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.results import TrainStats
 from rillflow.rl.pairs import unpaired
-from rillflow.rl.results import TrainStats
 from rillflow.rl.weights import published_of
 from rillflow.rl.workers import Workers
 from rillflow.seeding import derive_seed
 
 if TYPE_CHECKING:
-    from rillflow.rl.meta_learner import MetaLearner
+    from rillflow.learning.meta_learner import MetaLearner
 
 Rounds = list[SampleBatch]
 """the batches of one task, in the order in which its worker adapted"""
@@ -29,7 +29,8 @@ def meta_learner_of(workers: Workers, ctx: Context) -> MetaLearner:
     """The one learner that the operators of a run share; made by the first that asks."""
 
     def make() -> MetaLearner:
-        from rillflow.rl.meta_learner import MetaLearner  # torch is imported where it is needed
+        # torch is imported where it is needed
+        from rillflow.learning.meta_learner import MetaLearner
 
         return MetaLearner(workers.spec, workers.config, workers.seed(ctx.seed))
 

@@ -14,17 +14,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from rillflow.actors.multi_agent_worker import MultiAgentWorker
-from rillflow.batch import MultiAgentBatch, SampleBatch
 from rillflow.errors import BuildError, RunError, dual_error
+from rillflow.experience.batch import MultiAgentBatch, SampleBatch
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.stream import Stream
 from rillflow.graph.context import Operator
 from rillflow.graph.handles import Actors, Handle
 from rillflow.graph.node import Node
-from rillflow.rl.config import AlgorithmConfig, refused
-from rillflow.rl.fields import type_problems
+from rillflow.learning.config import AlgorithmConfig, refused
+from rillflow.learning.fields import type_problems
+from rillflow.rl.multi_agent_worker import MultiAgentWorker
 from rillflow.rl.pairs import unpaired
 from rillflow.rl.workers import PolicyWorkers, placement_of
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.actors.replay_actor import KEY_BITS, ReplayActor
-from rillflow.batch import Array, SampleBatch
 from rillflow.errors import RunError
+from rillflow.experience.batch import Array, SampleBatch
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.sources import from_actors
 from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
+from rillflow.learning.q_learning import QConfig
+from rillflow.learning.results import RowStats
 from rillflow.rl.pairs import unpaired
-from rillflow.rl.q_learning import QConfig
-from rillflow.rl.results import RowStats
+from rillflow.rl.replay_actor import KEY_BITS, ReplayActor
 from rillflow.rl.train import learner_of
 from rillflow.rl.workers import Workers
 from rillflow.types import Placement

@@ -6,8 +6,8 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from rillflow.batch import SampleBatch
 from rillflow.errors import BuildError
+from rillflow.experience.batch import SampleBatch
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.sources import from_actors

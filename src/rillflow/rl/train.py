@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.batch import SampleBatch
+from rillflow.experience.batch import SampleBatch
 from rillflow.graph.context import Context, Operator
-from rillflow.rl.make_learner import AnyLearner, make_learner
+from rillflow.learning.make_learner import AnyLearner, make_learner
+from rillflow.learning.results import Gradients, Learned, TrainStats
 from rillflow.rl.pairs import unpaired
-from rillflow.rl.results import Gradients, Learned, TrainStats
 from rillflow.rl.weights import published_of
 from rillflow.rl.workers import Workers
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rillflow.batch import Array
+from rillflow.experience.batch import Array
 from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import ActorHandle, Actors
+from rillflow.learning.results import Learned
 from rillflow.policies.make import first_weights
-from rillflow.rl.results import Learned
 from rillflow.rl.workers import Workers
 from rillflow.types import Ref
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from rillflow.batch import Array, SampleBatch
 from rillflow.errors import BuildError
+from rillflow.experience.batch import Array, SampleBatch
 from rillflow.graph.handles import Actors, Handle
+from rillflow.learning.config import AlgorithmConfig, replaced
+from rillflow.learning.results import DEFAULT_POLICY
 from rillflow.policies.spec import PolicySpec
-from rillflow.rl.config import AlgorithmConfig, replaced
-from rillflow.rl.results import DEFAULT_POLICY
 from rillflow.seeding import derive_seed
 from rillflow.types import Placement
 
@@ -51,8 +51,10 @@ class Workers(Handle):
 
     def _group(self, count: int) -> Actors:
         """So many rollout workers."""
+        from rillflow.rl.rollout_worker import RolloutWorker
+
         return Actors.of(
-            self.config.worker_class,
+            self.config.worker_class or RolloutWorker,
             count,
             self.config,
             self.spec,
@@ -62,7 +64,7 @@ class Workers(Handle):
 
     def _aggregators(self, count: int, aggregators: int) -> Actors:
         """Actors that stand for the workers: each runs its share of them in a flow of its own."""
-        from rillflow.actors.aggregator import Aggregator
+        from rillflow.rl.aggregator import Aggregator
 
         sizes = [len(range(i, count, aggregators)) for i in range(aggregators)]
         shares = [(Share(self.config, self.spec, self._group(size)),) for size in sizes]

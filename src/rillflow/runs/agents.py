@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rillflow.actors.rollout_worker import RolloutWorker
 from rillflow.envs.groups import agents_of
 from rillflow.envs.make import name_of
 from rillflow.errors import BuildError
 from rillflow.flows.merge import Union
 from rillflow.graph.program import Program
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.learning.config import AlgorithmConfig
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select
+from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.train import ComputeGradients
 
@@ -73,7 +73,7 @@ def build_agents(
     module: Any, config: AlgorithmConfig, agents: Mapping[str, str]
 ) -> tuple[MultiAgentWorkers, Any]:
     """The workers, and the plan of the algorithm on the experience of each policy."""
-    if config.worker_class is not RolloutWorker:
+    if config.worker_class not in (None, RolloutWorker):
         raise _for_one_agent("has workers of its own kind")
     if getattr(config, "num_aggregation_workers", 0):
         raise BuildError(

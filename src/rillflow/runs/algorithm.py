@@ -8,7 +8,7 @@ from typing import Any
 
 from rillflow.algorithms import NAMES, get_algorithm
 from rillflow.errors import BuildError
-from rillflow.rl.config import AlgorithmConfig
+from rillflow.learning.config import AlgorithmConfig
 from rillflow.runs.names import pointed_at
 
 

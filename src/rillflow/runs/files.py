@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rillflow import bounded
+from rillflow.safety import bounded
 
 _LARGEST = 16 << 20
 """bytes of a file of a run's directory that is read as a whole"""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError, RunError
-from rillflow.rl.config import AlgorithmConfig
-from rillflow.rl.devices import learner_devices
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.devices import learner_devices
+from rillflow.results.trained import Trained, TrainedAgents
 from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentWorkers
 from rillflow.rl.rollouts import ParallelRollouts
@@ -22,7 +23,6 @@ from rillflow.runs.listeners import Listener, Listeners, Row
 from rillflow.runs.loop import Loop
 from rillflow.runs.metrics import rows_in
 from rillflow.runs.waits import Waits
-from rillflow.trained import Trained, TrainedAgents
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.runs.files import write_json
 from rillflow.runs.metrics import MetricsFile
-from rillflow.status import snapshot
+from rillflow.runs.status import snapshot
 
 if TYPE_CHECKING:
     from rillflow.flows.flow import Flow

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rillflow.errors import RunError
+from rillflow.learning.results import TrainStats
 from rillflow.rl.metrics import Progress
-from rillflow.rl.results import TrainStats
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import Row

@@ -8,12 +8,22 @@ from typing import Any
 
 from rillflow.errors import BuildError
 
+_MOVED = {
+    "rl.q_learning": "learning.q_learning",
+    "rl.postprocess": "learning.postprocess",
+    "rl.meta_learner": "learning.meta_learner",
+    "models.mlp": "policies.mlp",
+    "models.lstm": "policies.lstm",
+    "models.nature_cnn": "policies.nature_cnn",
+}
+"""modules of rillflow that older run directories name for their code, and where it is now"""
+
 
 def pointed_at(path: str) -> Any:
-    """What `module:name` points at."""
+    """What `module:name` points at, also where an older rillflow had it."""
     name, _, attribute = path.partition(":")
     try:
-        module = import_module(name)
+        module = import_module(_today(name))
     except ModuleNotFoundError as error:
         if error.name and name.startswith(error.name):
             raise BuildError(
@@ -27,3 +37,8 @@ def pointed_at(path: str) -> Any:
         hint = f"; did you mean '{name}:{near[0]}'?" if near else ""
         raise BuildError(f"{path!r}: {name} has no {attribute!r}{hint}")
     return found
+
+
+def _today(module: str) -> str:
+    package, _, inner = module.partition(".")
+    return f"{package}.{_MOVED.get(inner, inner)}" if package == "rillflow" and inner else module

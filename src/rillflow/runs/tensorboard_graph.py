@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from rillflow.graph.render import facts, title_of, where_of
+from rillflow.pictures.labels import facts, title_of, where_of
 
 Json = dict[str, Any]
 

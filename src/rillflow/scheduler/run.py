@@ -235,7 +235,7 @@ class Run(Generic[T]):
 
     def explain(self) -> str:
         """The flow as a text tree."""
-        from rillflow.graph.render import to_text
+        from rillflow.pictures.text import to_text
 
         return to_text(self.program.root)
 

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rillflow.pictures.live import draw
 from rillflow.web.curve import Curve
-from rillflow.web.drawing import draw
 
 Json = dict[str, Any]
 STALE = 5.0

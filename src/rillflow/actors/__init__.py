@@ -1,1 +1,0 @@
-"""The actors of reinforcement learning: rollout workers."""

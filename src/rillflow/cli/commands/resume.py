@@ -1,0 +1,96 @@
+"""`rillflow resume`: go on with a run that was stopped or died."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rillflow.cli.parser import Parser
+from rillflow.cli.problems import Usage
+from rillflow.cli.run_flags import add_checkpoint_flags, add_engine_flags, add_output_flags
+from rillflow.cli.trust import add_trust_flag, require_trust, take_named
+from rillflow.cli.until import LIMITS, parse_until
+
+_DESCRIPTION = """\
+Go on with a run from its newest checkpoint, in its own directory and with its own settings:
+weights, optimiser, replay, counters and random numbers are as they were."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Resume."""
+    parser = Parser("resume", _DESCRIPTION)
+    parser.add_argument("run", metavar="RUN", help="a run's directory")
+    group = parser.add_argument_group("the run")
+    group.add_argument(
+        "--until",
+        action="append",
+        default=[],
+        metavar="LIMIT=N",
+        help=f"new limits: {', '.join(LIMITS)} (default: those it began with)",
+    )
+    group.add_argument(
+        "--algorithm", metavar="NAME", help="the one the run must be of; a check for scripts"
+    )
+    group.add_argument(
+        "--num-workers",
+        type=int,
+        metavar="N",
+        help="another number of workers (default: that of the run)",
+    )
+    group.add_argument(
+        "--adopt",
+        action="store_true",
+        help="take over a checkpoint of another run that was copied here",
+    )
+    add_trust_flag(group)
+    add_engine_flags(group, "that of the run")
+    add_checkpoint_flags(parser)
+    add_output_flags(parser)
+    options = parser.parse(arguments)
+
+    from rillflow.runs.directory import RunDirectory
+    from rillflow.safety.consent import named_code
+
+    take_named([*options.trust, options.algorithm])
+    directory = RunDirectory.open(options.run)
+    about = directory.about
+    _require_same(options, about)
+    named = named_code(about.get("config", {}), about.get("algorithm"))
+    require_trust(directory.path / "run.json", named, options.trust, "resume", arguments)
+    until = parse_until(options.until) if options.until else dict(about.get("until", {}))
+    if options.engine is None:
+        options.engine = None if options.address else about.get("engine", "local")
+    with directory:
+        return _go_on(options, directory, about, until)
+
+
+def _require_same(options: Any, about: dict[str, Any]) -> None:
+    if options.algorithm is None:
+        return
+    from rillflow.cli.request import short_name
+    from rillflow.runs.algorithm import find_algorithm
+
+    wanted = short_name(options.algorithm, find_algorithm(options.algorithm))
+    if wanted != about.get("algorithm"):
+        raise Usage(
+            f"{options.run!r} is a run of {about.get('algorithm')}, and goes on with that: leave "
+            f"--algorithm out, or begin anew with `rillflow train {wanted} {about.get('env')}`"
+        )
+
+
+def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str, float]) -> int:
+    from rillflow.cli.commands.train import Training
+    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.run_flags import chosen_engine
+    from rillflow.runs.exactness import MEANING, exactness
+    from rillflow.runs.resume import job_of
+
+    engine = chosen_engine(options)
+    title = f"{about['algorithm']} on {about['env']}, going on in {directory}"
+    with notes_as_lines():
+        job = job_of(directory, until, engine, options.num_workers, options.trust)
+        built = job.build()
+        began_with = about["config"].get("num_workers")
+        level = exactness(job, built[1], began_on=about["engine"], began_with=began_with)
+        lines = title, f"resuming: {MEANING[level]}"
+        return Training(options, job, directory, lines, level).run(built, resumed=True)

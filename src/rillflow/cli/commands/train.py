@@ -1,0 +1,306 @@
+"""`rillflow train`: train an algorithm on an environment, into a run directory."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from rillflow.cli.parser import Parser
+from rillflow.cli.request import (
+    add_request_flags,
+    agents_for,
+    parse_request,
+)
+from rillflow.cli.run_flags import add_run_flags, chosen_engine
+from rillflow.cli.trust import flags, program
+from rillflow.cli.until import parse_until
+
+if TYPE_CHECKING:
+    from rillflow.runs.directory import RunDirectory
+    from rillflow.runs.interrupts import Interrupts
+    from rillflow.runs.job import Built, Job, Outcome
+    from rillflow.runs.keeper import Keeper
+    from rillflow.runs.listeners import Listener
+
+_DESCRIPTION = """\
+Train an algorithm on an environment until one of the limits is reached. What comes of it is written
+into a new directory under runs/: metrics, the dataflow, the policy. Ctrl-C once finishes the
+update, saves and stops (exit code 130); twice stops now."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train."""
+    parser = Parser("train", _DESCRIPTION, "ALGORITHM [ENV] [--until LIMIT=N] [--FLAG VALUE ...]")
+    add_request_flags(parser)
+    add_run_flags(parser)
+    request = parse_request(parser, arguments)
+    options = request.options
+    until = parse_until(options.until)
+    engine = chosen_engine(options)
+
+    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.summaries import last_row
+    from rillflow.runs.directory import RunDirectory
+    from rillflow.runs.exactness import MEANING, exactness
+    from rillflow.runs.facts import settings_of
+    from rillflow.runs.job import Job
+
+    with notes_as_lines():
+        job = Job(
+            request.algorithm,
+            request.module,
+            request.config,
+            until,
+            options.seed,
+            engine,
+            agents_for(request),
+        )
+        built = job.build()  # a mistake is told before anything is written
+        level = exactness(job, built[1])
+        directory = RunDirectory.create(
+            options.run_dir,
+            options.name,
+            algorithm=request.algorithm,
+            env=request.env,
+            engine=job.engine_name,
+            seed=options.seed,
+            config=settings_of(request.config),
+            until=until,
+            agents=job.agents,
+            exactness=level,
+        )
+        with directory:
+            try:
+                directory.write_graph(built[1])
+                title = (
+                    f"{request.algorithm} on {request.env}, engine {job.engine_name}, "
+                    f"seed {job.seed}, into {directory}"
+                )
+                lines = title, *request.tuned, f"if resumed: {MEANING[level]}"
+                return Training(options, job, directory, lines, level).run(built)
+            finally:
+                if not last_row(directory.metrics):  # it never began: nothing to keep
+                    shutil.rmtree(directory.path, ignore_errors=True)
+
+
+class Training:
+    """One run from here to its end, with whoever listens.
+
+    Args:
+        options: of the command line.
+        job: what to do.
+        directory: of the run, locked.
+        lines: to begin with: what is done, and what there is to know of it.
+        exactness: the same in a word, for machines.
+    """
+
+    def __init__(
+        self,
+        options: Any,
+        job: Job,
+        directory: RunDirectory,
+        lines: tuple[str, ...],
+        exactness: str,
+    ) -> None:
+        self.options, self.job, self.directory = options, job, directory
+        self.title, *self.notes = lines
+        self.exactness = exactness
+
+    def run(self, built: Built, *, resumed: bool = False) -> int:
+        """Train, save, say what came of it; the exit code."""
+        from rillflow.cli.summaries import last_row
+        from rillflow.runs.interrupts import Interrupts
+        from rillflow.runs.job import run_job
+
+        with ExitStack() as stack:
+            url = opened_view(self.options, self.directory, stack)
+            notes = [*self.notes, *([f"view it at {url}"] if url else [])]
+            show = display_for(self.options, self.title, notes, self.job.until, self._facts(url))
+            interrupts = stack.enter_context(Interrupts(heard(show)))
+            keeper = stack.enter_context(keeper_for(self.options, self.directory))
+            try:
+                outcome = run_job(
+                    self.job,
+                    listeners=[*loggers_for(self.options, self.directory), *show],
+                    interrupts=interrupts,
+                    built=built,
+                    keeper=keeper,
+                    checkpoint=keeper.newest() if resumed else None,
+                )
+            except KeyboardInterrupt:
+                began = bool(last_row(self.directory.metrics))
+                kept = f"what was written is in {self.directory}" if began else "nothing was kept"
+                print(f"stopped; {kept}", file=sys.stderr)
+                return interrupts.exit_code
+            draw_curve(self.directory)
+            finish(self.options, self.job.until, self.directory, outcome)
+            return exit_code(outcome, interrupts)
+
+    def _facts(self, url: str | None) -> dict[str, Any]:
+        about = self.directory.about
+        return {
+            **{name: about.get(name) for name in ("algorithm", "env", "seed", "config", "agents")},
+            "engine": self.job.engine_name,
+            "exactness": self.exactness,
+            "run": str(self.directory),
+            "until": dict(self.job.until),
+            "view": url,
+        }
+
+
+def keeper_for(options: Any, directory: RunDirectory) -> Keeper:
+    """Who saves the run, as often as the flags say."""
+    from rillflow.runs.keeper import Keeper
+
+    return Keeper(
+        directory,
+        seconds=options.checkpoint_seconds or None,
+        steps=options.checkpoint_steps or None,
+        keep=options.keep,
+        adopt=getattr(options, "adopt", False),
+    )
+
+
+def opened_view(options: Any, directory: RunDirectory, stack: ExitStack) -> str | None:
+    """The address of the view, if one was asked for; it closes with the stack."""
+    if not options.view:
+        return None
+    from rillflow.web.server import serve
+
+    return stack.enter_context(serve(directory.path, port=options.view_port)).url
+
+
+def loggers_for(options: Any, directory: RunDirectory) -> list[Listener]:
+    """Who writes: metrics and status always, TensorBoard and Weights & Biases if asked."""
+    from rillflow.runs.listeners import JsonlLogger, StatusWriter
+
+    found: list[Listener] = [
+        JsonlLogger(directory.metrics),
+        StatusWriter(directory.path / "status.json"),
+    ]
+    if options.tensorboard:
+        from rillflow.runs.tensorboard import TensorBoard
+
+        found.append(TensorBoard(directory.path / "tensorboard"))
+    if options.wandb is not None:
+        from rillflow.runs.wandb import WandbLogger
+
+        about = directory.about
+        found.append(
+            WandbLogger(
+                options.wandb,
+                directory.path.name,
+                directory.path,
+                about.get("config"),
+                identity=about.get("id"),
+            )
+        )
+    return found
+
+
+def display_for(
+    options: Any,
+    title: str,
+    notes: list[str],
+    until: Mapping[str, float],
+    facts: Mapping[str, Any],
+) -> list[Listener]:
+    """What shows the run on this terminal; nothing if it is to be quiet."""
+    from rillflow.cli.lines import JsonLines, Lines
+
+    if options.json:
+        return [JsonLines(facts)]
+    if options.quiet:
+        return []
+    if not options.plain and sys.stdout.isatty():
+        from rillflow.cli.display import Display
+
+        return [Display(title, until, notes)]
+    return [Lines("\n".join([title, *notes]), until)]
+
+
+def heard(show: list[Listener]) -> Any:
+    """What to do when Ctrl-C comes for the first time: say that it was heard."""
+
+    def say() -> None:
+        for listener in show:
+            if hasattr(listener, "stopping"):
+                listener.stopping = True
+                return
+        print("stopping after this update; Ctrl-C again stops now", file=sys.stderr, flush=True)
+
+    return say
+
+
+def exit_code(outcome: Outcome, interrupts: Interrupts) -> int:
+    """0, or that of the signal that ended it."""
+    return interrupts.exit_code if outcome.state == "stopped" else 0
+
+
+def draw_curve(directory: RunDirectory) -> None:
+    """The learning curve as a picture, where it can be drawn; it is no reason to fail."""
+    from rillflow.errors import RillflowError
+    from rillflow.results import plot_runs
+
+    with contextlib.suppress(RillflowError, OSError):
+        plot_runs([directory.path], directory.curve)
+
+
+def finish(
+    options: Any, until: Mapping[str, float], directory: RunDirectory, outcome: Outcome
+) -> None:
+    """Say how it ended, and what to do next."""
+    from rillflow.cli.lines import JsonLines
+
+    last = outcome.trained.history[-1]
+    if options.json:
+        JsonLines({}).say(
+            "end", state=outcome.state, run=str(directory), policy=str(directory.policy), row=last
+        )
+        return
+    if options.quiet:
+        print(directory)
+        return
+    print("\n".join(["", *summary(until, directory, outcome)]))
+
+
+def summary(until: Mapping[str, float], directory: RunDirectory, outcome: Outcome) -> list[str]:
+    """The last lines of a run."""
+    from rillflow.cli.forecast import duration
+
+    last = outcome.trained.history[-1]
+    reached = [name for name, limit in until.items() if last[name] >= limit]
+    why = f"the limit of {reached[0]} is reached" if reached else "stopped by you"
+    why = "the goal is reached" if "return" in reached else why
+    known = last["return"] == last["return"]
+    got = f"return {last['return']:.1f}" if known else "fewer than 100 episodes"
+    rate = last["steps"] / max(last["seconds"], 1e-9)
+    about = directory.about
+    play, go_on = _what_to_trust(about)
+    again = f"{program()} evaluate {directory}{play}"
+    took = f"{last['steps']:,.0f} steps in {duration(last['seconds'])} ({rate:,.0f} steps/s)"
+    return [
+        f"{why}: {got} after {took}",
+        f"  policy  {directory.policy}",
+        f"  flow    {directory.path / 'graph.svg'}",
+        *([f"  curve   {directory.curve}"] if directory.curve.exists() else []),
+        f"  next    {again}",
+        *([] if about.get("agents") else [f"          {program()} record {directory}{play}"]),
+        f"          {program()} resume {directory} --until ...{go_on}",
+    ]
+
+
+def _what_to_trust(about: dict[str, Any]) -> tuple[str, str]:
+    """Flags that let code of the user's own be imported again: to play, and to go on."""
+    from rillflow.safety.consent import named_code
+
+    settings = about.get("config", {})
+    to_play = named_code({name: settings.get(name) for name in ("env", "env_config")})
+    to_go_on = named_code(settings, about.get("algorithm"))
+    play, go_on = (f" {shlex.join(flags(names))}".rstrip() for names in (to_play, to_go_on))
+    return play, go_on

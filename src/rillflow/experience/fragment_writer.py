@@ -1,0 +1,58 @@
+"""The columns of one fragment, written step by step into arrays that are allocated once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rillflow.envs.vector import Step
+from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, STATE, Array, SampleBatch
+
+
+class FragmentWriter:
+    """Takes `length` steps of some environments and gives them as a time-major batch.
+
+    There is a column `next_obs` only if an episode ended and the next one began within the same
+    step: everywhere else the next observation is that of the next row. Of images it would be half
+    of all the bytes.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.t = 0
+        self.columns: dict[str, Array] = {}
+        self._rows: list[Array] = []
+        self._ends: list[tuple[int, Array]] = []
+        """steps in which the observation to act on next is not the one that followed, and that"""
+
+    def write(self, obs: Array, actions: Array, logp: Array, step: Step, **more: Array) -> None:
+        """One step: what was seen, done, and came of it; `more` are further columns."""
+        values = [obs, actions, logp, step.rewards, step.terminated, step.truncated]
+        if step.valid is not None:
+            values.append(step.valid)
+        values.extend(more.values())
+        if not self.columns:
+            self._allocate(values, ["valid"] * (step.valid is not None) + list(more))
+        t = self.t
+        for column, value in zip(self._rows, values, strict=True):
+            column[t] = value
+        if step.next_obs is not None and step.next_obs is not step.obs:
+            self._ends.append((t, step.next_obs))
+        self.t = t + 1
+
+    def _allocate(self, values: list[Array], more: list[str]) -> None:
+        names = ["obs", "actions", "logp", "rewards", "terminated", "truncated", *more]
+        self._rows = [np.empty((self.length, *value.shape), value.dtype) for value in values]
+        self.columns = dict(zip(names, self._rows, strict=True))
+
+    def finish(self, obs: Array, state: Array | None = None) -> SampleBatch:
+        """The batch, with the observation after it and the memory before it."""
+        self.columns[BOOTSTRAP] = np.array(obs)
+        if state is not None:
+            self.columns[STATE] = state
+        batch = SampleBatch(self.columns)
+        if self._ends:
+            self.columns[NEXT_OBS] = following = batch.following()
+            for t, true in self._ends:
+                following[t] = true
+            batch = SampleBatch(self.columns)
+        return batch

@@ -1,0 +1,24 @@
+"""Losses and returns as pure functions on tensors, checked at the door, each with its paper."""
+
+from rillflow.learning.losses.policy import approximate_kl as approximate_kl
+from rillflow.learning.losses.policy import clip_fraction as clip_fraction
+from rillflow.learning.losses.policy import clipped_surrogate_loss as clipped_surrogate_loss
+from rillflow.learning.losses.policy import entropy_bonus as entropy_bonus
+from rillflow.learning.losses.policy import entropy_categorical as entropy_categorical
+from rillflow.learning.losses.policy import entropy_gaussian as entropy_gaussian
+from rillflow.learning.losses.policy import kl_categorical as kl_categorical
+from rillflow.learning.losses.policy import kl_gaussian as kl_gaussian
+from rillflow.learning.losses.policy import policy_gradient_loss as policy_gradient_loss
+from rillflow.learning.losses.reduce import masked_mean as masked_mean
+from rillflow.learning.losses.returns import discounted_returns as discounted_returns
+from rillflow.learning.losses.returns import gae as gae
+from rillflow.learning.losses.returns import lambda_returns as lambda_returns
+from rillflow.learning.losses.returns import n_step_returns as n_step_returns
+from rillflow.learning.losses.returns import vtrace as vtrace
+from rillflow.learning.losses.value import clipped_value_loss as clipped_value_loss
+from rillflow.learning.losses.value import double_q_td_error as double_q_td_error
+from rillflow.learning.losses.value import huber as huber
+from rillflow.learning.losses.value import n_step_td_target as n_step_td_target
+from rillflow.learning.losses.value import q_learning_td_error as q_learning_td_error
+from rillflow.learning.losses.value import value_loss as value_loss
+from rillflow.policies.dueling import dueling as dueling

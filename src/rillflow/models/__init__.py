@@ -1,1 +1,0 @@
-"""Networks, and the numbers they start from; only `models.initial` can do without torch."""

@@ -1,0 +1,60 @@
+"""From a spec to a network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rillflow.errors import BuildError
+from rillflow.policies.initial import initial_weights
+from rillflow.policies.lstm import Lstm
+from rillflow.policies.mlp import Mlp
+from rillflow.policies.nature_cnn import NatureCnn
+from rillflow.policies.spec import PolicySpec
+
+MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": NatureCnn, "lstm": Lstm}
+
+
+def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
+    """The network of a spec; the same seed gives the same weights.
+
+    torch's global random state is left as it was. Your own module keeps the weights it gives
+    itself, drawn after `torch.manual_seed(seed)`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reach for the GPUs
+        if not isinstance(spec.model, str):
+            return _own_model(spec)
+        model = MODELS[spec.model](spec)
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    weights = initial_weights(shapes, seed, small_action_head=spec.head != "q")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(weights[name]))
+    return model
+
+
+def _own_model(spec: PolicySpec) -> nn.Module:
+    assert not isinstance(spec.model, str)
+    model = spec.model(spec)
+    if not isinstance(model, nn.Module):
+        name = getattr(spec.model, "__name__", repr(spec.model))
+        raise BuildError(
+            f"model={name} must return a torch.nn.Module when it is called with the spec, "
+            f"found {type(model).__name__}"
+        )
+    if spec.actions.kind == "continuous":
+        _ensure_log_std(model, spec.actions.width)
+    return model
+
+
+def _ensure_log_std(model: nn.Module, width: int) -> None:
+    if not hasattr(model, "log_std"):
+        model.register_parameter("log_std", nn.Parameter(torch.zeros(width)))
+    found = model.log_std
+    if not isinstance(found, Tensor) or tuple(found.shape) != (width,):
+        shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise BuildError(
+            f"log_std of {type(model).__name__} must be a parameter or buffer of shape [{width}], "
+            f"one number for each part of an action; found {shape}"
+        )

@@ -1,0 +1,164 @@
+"""A trained policy: act with it, evaluate it, save it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rillflow.errors import BuildError
+from rillflow.experience.batch import Array
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.policies.make import make_actor
+from rillflow.policies.spec import PolicySpec
+from rillflow.safety.consent import refusal
+from rillflow.scheduler.stats import RunStats
+
+_COPIES = 20
+"""environments that are evaluated side by side"""
+_FIGURES = 1_000_000
+"""of a history that are saved; of a longer one every second, third, ... row is"""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file that a policy was loaded from, and what it names that the user has not."""
+
+    path: Path
+    env: str | None
+    """the environment, if the file has its name"""
+    untrusted: Mapping[str, str]
+    """names of code, and what each is the name of"""
+
+
+class Trained:
+    """A trained policy: act with it, evaluate it, save it; `history` has a row per result."""
+
+    def __init__(
+        self,
+        config: AlgorithmConfig,
+        spec: PolicySpec,
+        weights: dict[str, Array],
+        history: list[dict[str, float]],
+        stats: RunStats | None = None,
+        origin: Origin | None = None,
+    ) -> None:
+        self.config = config
+        self.spec = spec
+        self.weights = weights
+        self.history = history
+        self.stats = stats
+        """per operator rates and the verdict on the bottleneck; `print` it. None: it was loaded"""
+        self.origin = origin
+        """the file that it was loaded from"""
+        self._policy: Any = make_actor(spec, 0)
+        self._policy.set_weights(weights)
+        self._memory: Array | None = None
+
+    def act(self, obs: Array, starts: bool | Array = False) -> Array:
+        """The most likely action: for one observation, or for several stacked.
+
+        A policy that remembers goes on from what it saw in earlier calls; say where an episode
+        `starts`, in one flag or in one for each observation.
+        """
+        shape = self._policy.spec.observation_shape
+        single = np.ndim(obs) == len(shape)
+        several = np.asarray(obs)[None] if single else np.asarray(obs)
+        actions = self._greedy(several, np.broadcast_to(starts, len(several)))
+        return actions[0] if single else actions
+
+    def _greedy(self, obs: Array, starts: Array) -> Array:
+        if not self.spec.recurrent:
+            actions: Array = self._policy.greedy(obs)
+            return actions
+        if self._memory is None or len(self._memory) != len(obs):
+            self._memory = self._policy.initial_state(len(obs))
+        actions, self._memory = self._policy.greedy_recurrent(obs, self._memory, starts)
+        return actions
+
+    def evaluate(self, episodes: int = 20, *, seed: int = 1) -> list[float]:
+        """Returns of whole episodes, acting greedily, in environments of their own.
+
+        Each environment plays its share to the end: the first to finish would be the short ones.
+        """
+        from rillflow.envs.make import make_envs
+
+        check_whole("episodes", episodes)
+        env = env_to_play(self)
+        count = min(episodes, _COPIES)
+        left = np.full(count, episodes // count) + (np.arange(count) < episodes % count)
+        returns: list[list[float]] = [[] for _ in range(count)]
+        envs = make_envs(env, count, seed=seed, env_config=self.config.env_config)
+        try:
+            obs, starts = envs.reset(), np.ones(count, bool)
+            while left.any():
+                step = envs.step(self._greedy(obs, starts))
+                ended = np.flatnonzero(step.terminated | step.truncated)
+                # episodes that ended with this step are told in the order of the environments
+                for i, (episode_return, _) in zip(ended, envs.pop_episodes(), strict=True):
+                    if left[i]:
+                        left[i] -= 1
+                        returns[i].append(float(episode_return))
+                obs, starts = step.obs, step.starts
+        finally:
+            envs.close()
+            self._memory = None  # what `act` sees next is another episode
+        return [episode_return for own in returns for episode_return in own]
+
+    def save(self, path: str | Path) -> None:
+        """Weights, settings and history in one file of plain arrays and JSON, without pickle.
+
+        Code is not saved: an environment, a network or a loss of your own is given again to `load`.
+        """
+        from rillflow.policies.saved import save_policy
+
+        settings = {
+            f.name: value
+            for f in dataclasses.fields(self.config)
+            if _is_plain(value := getattr(self.config, f.name))
+        }
+        if self.origin is not None and self.config.env is None:
+            settings["env"] = self.origin.env
+        module = type(self.config).__module__
+        about = {"settings": settings, "config": module, "history": thinned(self.history)}
+        save_policy(path, self.spec, self.weights, about)
+
+
+def env_to_play(trained: Trained) -> Any:
+    """The environment of a policy; an error says what the user has to give or to agree to."""
+    if trained.origin is not None and trained.origin.untrusted:
+        names = ", ".join(map(repr, trained.origin.untrusted))
+        way = f"load it with trust=[{names}]."
+        raise BuildError(refusal(trained.origin.path, trained.origin.untrusted, way))
+    if trained.config.env is None:
+        raise BuildError(
+            "this policy was trained in an environment of your own, and code is not saved: "
+            "load it with env=..."
+        )
+    return trained.config.env
+
+
+def thinned(history: list[dict[str, float]]) -> list[dict[str, float]]:
+    """As much of a history as a file may hold: all of it, or every n-th row and the last."""
+    every = -(-sum(map(len, history)) // _FIGURES)
+    return history if every <= 1 else history[::-every][::-1]
+
+
+def check_whole(name: str, value: object) -> None:
+    """Refuse what is no number of things."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise BuildError(f"{name} must be a whole number of at least 1, got {value!r}.")
+
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON can hold it."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True

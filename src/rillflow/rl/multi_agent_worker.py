@@ -1,0 +1,97 @@
+"""An actor that steps a multi-agent environment with several policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rillflow.envs.groups import make_multi_agent_envs
+from rillflow.experience.batch import Array, MultiAgentBatch
+from rillflow.experience.fragment_writer import FragmentWriter
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.policies.make import make_actor
+from rillflow.policies.spec import PolicySpec
+from rillflow.types import ActorInfo
+
+if TYPE_CHECKING:
+    from rillflow.rl.multi_agent import MultiAgentConfig
+
+
+class MultiAgentWorker:
+    """Samples fragments in which every agent acts with the policy it is mapped to."""
+
+    def __init__(
+        self,
+        config: MultiAgentConfig,
+        settings: Mapping[str, AlgorithmConfig],
+        specs: Mapping[str, PolicySpec],
+        info: ActorInfo,
+    ) -> None:
+        self.config = config
+        self.settings = settings
+        self.info = info
+        self.envs = make_multi_agent_envs(
+            config.env,
+            config.num_envs_per_worker,
+            config.policy_mapping,
+            policies=config.policies,
+            seed=info.seed,
+            env_config=config.env_config,
+        )
+        self.policies = {
+            name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
+        }
+        self.obs: Mapping[str, Array] = self.envs.reset()
+        self.steps = 0
+        self.total_steps = 0
+
+    def sample(self) -> MultiAgentBatch:
+        """The next fragment of each policy, from where the last one ended."""
+        length = self.config.rollout_fragment_length
+        index, total = self.info.index, self.total_steps
+        epsilons = {name: cfg.exploration(index, total) for name, cfg in self.settings.items()}
+        fragments = {name: FragmentWriter(length) for name in self.policies}
+        for _ in range(length):
+            acts = {
+                name: policy.act(self.obs[name], epsilons[name])
+                for name, policy in self.policies.items()
+            }
+            steps = self.envs.step({name: actions for name, (actions, _) in acts.items()})
+            for name, step in steps.items():
+                fragments[name].write(self.obs[name], *acts[name], step)
+            self.obs = {name: step.obs for name, step in steps.items()}
+        made = length * self.config.num_envs_per_worker
+        self.steps += made
+        self.total_steps += made
+        return MultiAgentBatch({name: f.finish(self.obs[name]) for name, f in fragments.items()})
+
+    def set_weights(self, weights: Mapping[str, Mapping[str, Array]]) -> None:
+        """Act with these from now on: weights by policy."""
+        for name, own in weights.items():
+            self.policies[name].set_weights(own)
+
+    def pop_metrics(self) -> dict[str, Any] | None:
+        """Steps of the environments and, for each policy, episodes that ended since."""
+        steps, self.steps = self.steps, 0
+        return {"steps": steps, "policies": self.envs.pop_episodes()} if steps else None
+
+    def get_state(self) -> dict[str, Any]:
+        """Environments and policies; see `MultiAgentEnvs.exact`."""
+        return {
+            "envs": self.envs.get_state(),
+            "policies": {name: policy.get_state() for name, policy in self.policies.items()},
+            "total_steps": self.total_steps,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.envs.set_state(state["envs"])
+        assert self.envs.obs is not None
+        self.obs = self.envs.obs
+        for name, policy in self.policies.items():
+            policy.set_state(state["policies"][name])
+        self.total_steps = state["total_steps"]
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.envs.close()

@@ -1,0 +1,99 @@
+"""An actor that keeps rows of experience and gives some of them back, drawn at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rillflow.errors import NotReady
+from rillflow.experience import PrioritizedReplayBuffer, ReplayBuffer
+from rillflow.experience.batch import BOOTSTRAP, Array, SampleBatch
+from rillflow.experience.transitions import transitions
+from rillflow.types import ActorInfo
+
+KEY_BITS = 40
+"""the lower bits of a key count rows; those above are the index of the replay actor"""
+
+
+class ReplayActor:
+    """One shard of replay.
+
+    Fragments come as workers made them, and become rows that each look `n_step` steps ahead. What
+    it gives is a batch of one step, with columns [1, N, ...]: among them `keys`, by which new
+    priorities are sent back, and `weights` if rows are prioritized.
+
+    >>> info = ActorInfo("replay-0", index=0, incarnation=0, seed=0)
+    >>> replay = ReplayActor(100, learning_starts=2, train_batch_size=3, info=info)
+    >>> replay.add(SampleBatch({"obs": np.zeros((1, 5, 4)), "rewards": np.ones((1, 5))}))
+    >>> sorted(replay.replay()), replay.account()["resident"]
+    (['keys', 'obs', 'rewards', 'weights'], 5)
+    """
+
+    def __init__(
+        self,
+        capacity: int = 50_000,
+        learning_starts: int = 1000,
+        train_batch_size: int = 64,
+        *,
+        prioritized: bool = True,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        epsilon: float = 1e-6,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        info: ActorInfo,
+    ) -> None:
+        self.learning_starts = learning_starts
+        self.train_batch_size = train_batch_size
+        self.n_step = n_step
+        self.gamma = gamma
+        self.first_key = info.index << KEY_BITS
+        self.buffer: ReplayBuffer
+        if prioritized:
+            self.buffer = PrioritizedReplayBuffer(
+                capacity, alpha=alpha, beta=beta, epsilon=epsilon, seed=info.seed
+            )
+        else:
+            self.buffer = ReplayBuffer(capacity, seed=info.seed)
+
+    def add(self, batch: SampleBatch) -> None:
+        """Keep the rows of a fragment, or of a batch of one step whose rows stand alone already."""
+        if BOOTSTRAP in batch:
+            self.buffer.add(transitions(batch, self.n_step, self.gamma))
+        else:
+            self.buffer.add({name: column[0] for name, column in batch.items()})
+
+    def replay(self) -> SampleBatch:
+        """A training batch; not ready before there are `learning_starts` rows."""
+        if len(self.buffer) < self.learning_starts:
+            raise NotReady
+        sample = self.buffer.sample(self.train_batch_size)
+        columns = {**sample.columns, "keys": sample.keys + self.first_key}
+        if sample.weights is not None:
+            columns["weights"] = sample.weights
+        for column in columns.values():
+            column.flags.writeable = False  # the batch's own: nobody need copy it
+        return SampleBatch({name: column[None] for name, column in columns.items()})
+
+    def update_priorities(self, keys: Array, priorities: Array) -> None:
+        """New priorities of rows by their keys; rows that have left meanwhile are passed over."""
+        if isinstance(self.buffer, PrioritizedReplayBuffer):
+            self.buffer.update_priorities(np.asarray(keys) - self.first_key, priorities)
+
+    def account(self) -> dict[str, int]:
+        """What became of all rows: inserted = resident + evicted."""
+        buffer = self.buffer
+        return {
+            "inserted": buffer.inserted,
+            "resident": buffer.resident,
+            "evicted": buffer.evicted,
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        """All rows, their priorities and the random state."""
+        return self.buffer.get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.buffer.set_state(state)

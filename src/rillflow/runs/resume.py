@@ -1,0 +1,104 @@
+"""Go on with a training run from its directory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from rillflow.engines.contract import Engine
+from rillflow.errors import BuildError
+from rillflow.learning.config import AlgorithmConfig, replaced
+from rillflow.runs.algorithm import find_algorithm
+from rillflow.runs.directory import RunDirectory
+from rillflow.runs.interrupts import Interrupts
+from rillflow.runs.job import Job, Outcome, run_job
+from rillflow.runs.keeper import Keeper
+from rillflow.runs.listeners import Listener
+from rillflow.runs.names import pointed_at
+from rillflow.safety.consent import named_code, refusal, untrusted
+
+
+def resume(
+    directory: RunDirectory,
+    *,
+    until: Mapping[str, float] | None = None,
+    engine: str | Engine | None = None,
+    listeners: Iterable[Listener] = (),
+    interrupts: Interrupts | None = None,
+    keeper: Keeper | None = None,
+    num_workers: int | None = None,
+    adopt: bool = False,
+    trust: Collection[str] = (),
+) -> Outcome:
+    """Train on from the newest checkpoint that is whole, with the run's own settings.
+
+    Args:
+        directory: of the run.
+        until: other limits than those it began with.
+        engine: another engine than the one it ran on.
+        listeners: as in `run_job`.
+        interrupts: as in `run_job`; by default they are heard here, while it lasts.
+        keeper: how often to save; by default as `Keeper` does.
+        num_workers: another number of workers than it began with.
+        adopt: go on from a checkpoint of another run, if there is no keeper that says so.
+        trust: code of one's own that the run's settings name and that may be imported.
+    """
+    job = job_of(directory, until, engine, num_workers, trust)
+    with ExitStack() as stack:
+        if keeper is None:
+            keeper = stack.enter_context(Keeper(directory, adopt=adopt))
+        checkpoint = keeper.newest()
+        if interrupts is None:
+            interrupts = stack.enter_context(Interrupts())
+        return run_job(
+            job, listeners=listeners, interrupts=interrupts, keeper=keeper, checkpoint=checkpoint
+        )
+
+
+def job_of(
+    directory: RunDirectory,
+    until: Mapping[str, float] | None = None,
+    engine: str | Engine | None = None,
+    num_workers: int | None = None,
+    trust: Collection[str] = (),
+) -> Job:
+    """What a run's directory says it was asked to do, but for what is given here."""
+    about = directory.about
+    name = about["algorithm"]
+    missing = untrusted(named_code(about["config"], name), trust)
+    if missing:
+        way_out = f"give trust={[*missing]!r}."
+        raise BuildError(refusal(directory.path / "run.json", missing, way_out))
+    module = find_algorithm(name)
+    config = settings_from(module.Config, about["config"])
+    if num_workers is not None:
+        config = replaced(config, {"num_workers": num_workers})
+        config.validate()
+    return Job(
+        name,
+        module,
+        config,
+        dict(about["until"] if until is None else until),
+        about["seed"],
+        engine or about["engine"],
+        about.get("agents"),
+    )
+
+
+def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> AlgorithmConfig:
+    """Settings as they were, from what `run.json` holds of them.
+
+    Code is saved by name, `module:name`, and found again by it. Settings that this version does
+    not know are refused: the run would not be the same one.
+    """
+    defaults = {field.name: field for field in dataclasses.fields(kind)}
+    values: dict[str, Any] = {}
+    for name, value in saved.items():
+        if isinstance(value, str) and ":" in value and name in ("loss", "postprocess", "model"):
+            value = pointed_at(value)
+        elif isinstance(value, list) and name in defaults:
+            value = tuple(value)
+        values[name] = value
+    return kind.make(**values)

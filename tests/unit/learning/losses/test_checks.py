@@ -1,0 +1,137 @@
+"""A wrong tensor or number is refused at the door, by name, with what was expected and found."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rillflow.learning import losses
+
+X = torch.ones(3, 2)
+ROW, FLAGS, INTS = torch.ones(2), torch.zeros(3, 2, dtype=torch.bool), torch.zeros(3).long()
+V = torch.ones(3)
+
+GOOD: dict[str, dict[str, Any]] = {
+    "approximate_kl": {"old_logp": X, "logp": X},
+    "clip_fraction": {"logp": X, "old_logp": X, "clip": 0.2},
+    "clipped_surrogate_loss": {"logp": X, "old_logp": X, "advantages": X, "clip": 0.2},
+    "clipped_value_loss": {"v": X, "old_v": X, "target": X, "clip": 0.2},
+    "discounted_returns": {"r_t": X, "discount_t": X, "bootstrap_value": ROW},
+    "double_q_td_error": {"q_tm1": X, "a_tm1": INTS, "r_t": V, "discount_t": V, "q_t_target": X,
+                          "q_t_selector": X},
+    "dueling": {"value": V, "advantages": X},
+    "entropy_bonus": {"entropy": X},
+    "entropy_categorical": {"logits": X},
+    "entropy_gaussian": {"log_std": X},
+    "gae": {"r_t": X, "v_tm1": X, "v_t": X, "terminated_t": FLAGS, "ended_t": FLAGS,
+            "gamma": 0.9, "lam": 0.9},
+    "huber": {"x": X},
+    "kl_categorical": {"logits_p": X, "logits_q": X},
+    "kl_gaussian": {"mean_p": X, "log_std_p": X, "mean_q": X, "log_std_q": X},
+    "lambda_returns": {"r_t": X, "discount_t": X, "v_t": X, "ended_t": FLAGS, "lam": 0.9},
+    "masked_mean": {"x": X, "mask": FLAGS},
+    "n_step_returns": {"r_t": X, "discount_t": X, "v_t": X, "ended_t": FLAGS, "n": 2},
+    "n_step_td_target": {"r_tn": X, "discount_tn": X, "v_tn": X},
+    "policy_gradient_loss": {"logp": X, "advantages": X},
+    "q_learning_td_error": {"q_tm1": X, "a_tm1": INTS, "r_t": V, "discount_t": V, "q_t": X},
+    "value_loss": {"v": X, "target": X},
+    "vtrace": {"log_rhos": X, "r_t": X, "discount_t": X, "v_tm1": X, "v_t": X, "ended_t": FLAGS},
+}  # fmt: skip
+"""arguments that each loss accepts; the tests below spoil one at a time"""
+
+TENSORS = [(f, a) for f, args in GOOD.items() for a, x in args.items() if torch.is_tensor(x)]
+ALONE = {("entropy_bonus", "entropy"), ("entropy_categorical", "logits"), ("huber", "x"),
+         ("entropy_gaussian", "log_std")}  # fmt: skip
+"""the only tensor of its function: any shape will do"""
+
+
+def call(function: str, **spoiled: Any) -> Any:
+    loss: Callable[..., Any] = getattr(losses, function)
+    return loss(**GOOD[function] | spoiled)
+
+
+def test_every_public_loss_is_listed_here() -> None:
+    public = {n for n in vars(losses) if callable(getattr(losses, n)) and not n.startswith("_")}
+    assert public == set(GOOD)
+
+
+@pytest.mark.parametrize("function", GOOD)
+def test_good_arguments_are_accepted(function: str) -> None:
+    call(function)
+
+
+@pytest.mark.parametrize(("function", "name"), TENSORS)
+def test_a_numpy_array_is_refused_by_name(function: str, name: str) -> None:
+    array = np.ones(GOOD[function][name].shape)
+    with pytest.raises(TypeError, match=rf"{name} must be a torch tensor; found ndarray"):
+        call(function, **{name: array})
+
+
+@pytest.mark.parametrize(("function", "name"), TENSORS)
+def test_a_wrong_dtype_is_refused_by_name(function: str, name: str) -> None:
+    good = GOOD[function][name]
+    bad = good.bool() if not good.is_floating_point() and good.dtype != torch.bool else good.int()
+    kinds = {torch.float32: "floating-point", torch.bool: "boolean", torch.int64: "integer"}
+    expected = rf"{name} must be an? {kinds[good.dtype]} tensor; found {bad.dtype}"
+    with pytest.raises(TypeError, match=expected):
+        call(function, **{name: bad})
+
+
+@pytest.mark.parametrize(("function", "name"), [case for case in TENSORS if case not in ALONE])
+def test_a_shape_that_would_broadcast_is_refused(function: str, name: str) -> None:
+    """The extra dimension of a forgotten squeeze is caught, whichever argument has it."""
+    bad = GOOD[function][name].unsqueeze(-1)
+    with pytest.raises(ValueError, match=f"{function}: .*must .*; found") as caught:
+        call(function, **{name: bad})
+    assert name in str(caught.value)
+
+
+NUMBERS = [
+    *[(f, "lam", x) for f in ("gae", "lambda_returns", "vtrace") for x in (-0.1, 1.1, math.nan)],
+    *[("gae", "gamma", x) for x in (-0.1, 1.1, math.nan)],
+    *[(f, "clip", x) for f in ("clip_fraction", "clipped_surrogate_loss", "clipped_value_loss")
+      for x in (0.0, -1.0, math.nan)],
+    ("huber", "delta", 0.0), ("n_step_returns", "n", 0), ("vtrace", "clip_rho", 0.0),
+    ("vtrace", "clip_pg_rho", -1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "name", "number"), NUMBERS)
+def test_a_number_out_of_range_is_refused_by_name(function: str, name: str, number: float) -> None:
+    rule = rf"{function}: {name} must be (in \[0, 1\]|above 0); found {re.escape(repr(number))}"
+    with pytest.raises(ValueError, match=rule):
+        call(function, **{name: number})
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 2, 1), (0, 2)])
+def test_returns_need_rows_of_time_and_batch(shape: tuple[int, ...]) -> None:
+    x, flags = torch.ones(shape), torch.zeros(shape, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"r_t must be time-major, \[T, B\] with T >= 1; found"):
+        losses.gae(x, x, x, flags, flags, 0.9, 0.9)
+
+
+@pytest.mark.parametrize("shape", [(), (3, 0)])
+def test_a_distribution_needs_actions(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"logits must be \[\.\.\., A\] with A >= 1; found"):
+        losses.entropy_categorical(torch.ones(shape))
+
+
+@pytest.mark.parametrize("function", ["policy_gradient_loss", "value_loss", "entropy_bonus"])
+def test_a_mask_has_the_shape_of_what_it_masks(function: str) -> None:
+    with pytest.raises(ValueError, match=r"mask must have the shape of x, \[3, 2\]; found \[3\]"):
+        call(function, mask=torch.ones(3, dtype=torch.bool))
+
+
+def test_the_message_states_the_rule_the_offender_and_the_reason() -> None:
+    with pytest.raises(ValueError, match="value_loss") as caught:
+        losses.value_loss(torch.ones(3), torch.ones(3, 1))
+    assert str(caught.value) == (
+        "value_loss: target must have the shape of v, [3]; found [3, 1]. "
+        "Nothing is broadcast, as that would hide a forgotten squeeze or transpose."
+    )
