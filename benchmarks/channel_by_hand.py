@@ -13,9 +13,8 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.local_wire import Packet, Receiver, Sender, make_ref, make_room
+from rillflow.engines.local_wire import Packet, Receiver, Sender, make_room, packed
 from rillflow.engines.local_worker import let_the_driver_go_first
-from rillflow.engines.packing import pack
 from rillflow.types import Ref
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -74,7 +73,7 @@ def serve(sock: socket.socket, code: bytes) -> None:
             for (method, asked), payload in messages:
                 result = getattr(actor, method)(*(() if payload is None else (payload.get(),)))
                 if asked:
-                    item = make_ref(pack(result, by_value=False))
+                    item = packed(result, by_value=False)
                     sender.add(("done", pop_metrics()), item)
                     Packet(*sender.take()).send(sock)
     os._exit(0)
@@ -119,7 +118,7 @@ class LocalChannel(Channel):
         return started
 
     def put(self, value: Any) -> Any:
-        return make_ref(pack(value))
+        return packed(value)
 
     def tell(self, actor: int, method: str, argument: Any) -> None:
         self.senders[actor].add((method, False), argument)

@@ -28,7 +28,7 @@ from rillflow.engines.replies import Reply
 from rillflow.engines.transforms import Outs, make_transform
 from rillflow.errors import EndOfStream, NotReady, UserFailure, describe_exception
 from rillflow.graph.annotations import wants_context
-from rillflow.types import ActorInfo, Header, Provenance, Ref, Source
+from rillflow.types import ActorInfo, Header, Provenance, Ref
 
 Pack = Callable[[Any], Ref]
 """turns a result into something that can leave the actor"""
@@ -92,7 +92,7 @@ class Host:
 
     def handle(self, order: Order, payload: Ref | None, pack: Pack) -> Reply | None:
         """Do what an order says; returns the answer, if the order has one."""
-        return self._orders[order[0]](payload, pack, *order[1:])
+        return self._orders[order[0]](order, payload, pack)
 
     def acknowledge(self) -> Reply | None:
         """The report of messages that were handled and not reported yet."""
@@ -118,8 +118,9 @@ class Host:
                 file=sys.stderr,
             )
 
-    def _install(self, payload: Ref | None, pack: Pack, pipeline: str, code: bytes | None) -> None:
+    def _install(self, order: Order, payload: Ref | None, pack: Pack) -> None:
         """Learn a pipeline, from the order or its payload; its callables are the shard's copies."""
+        _, pipeline, code = order
         try:
             if code is None:
                 assert payload is not None
@@ -136,16 +137,9 @@ class Host:
         except BaseException as error:
             self._note(error, pipeline)
 
-    def _tell(
-        self,
-        payload: Ref,
-        pack: Pack,
-        method: str,
-        spread: bool,
-        channel: str | None,
-        version: int | None,
-    ) -> None:
+    def _tell(self, order: Order, payload: Ref, pack: Pack) -> None:
         """Handle a message."""
+        _, method, spread, channel, version = order
         self.handled += 1
         try:
             target = getattr(self.actor, method, None)
@@ -165,8 +159,9 @@ class Host:
         if self.handled - self._reported >= self._often or self._bytes >= MANY_BYTES // 4:
             self.due = 2
 
-    def _call(self, payload: Ref, pack: Pack, number: int, method: str) -> Reply:
+    def _call(self, order: Order, payload: Ref, pack: Pack) -> Reply:
         """Answer a question of the driver: state, or a method of the actor."""
+        _, number, method = order
         try:
             argument = payload.get()
             if method == "invoke":
@@ -186,16 +181,9 @@ class Host:
             packed = None
         return self._done(number, tuple(header), packed)
 
-    def _request(
-        self,
-        payload: Ref | None,
-        pack: Pack,
-        number: int,
-        pipeline: str,
-        seq: int,
-        sources: Sequence[Source],
-    ) -> Reply:
+    def _request(self, order: Order, payload: Ref | None, pack: Pack) -> Reply:
         """Make the next item, or items; whatever happens, say what became of every request."""
+        _, number, pipeline, seq, sources = order
         wall, cpu = time.perf_counter(), time.thread_time()
         times: list[float] = []
         line: Pipeline | None = None
@@ -206,7 +194,7 @@ class Host:
         metrics: dict[str, Any] | None = None
         try:
             line = self.pipelines[pipeline]
-            over = line.ended()
+            over = line.ended() if line.may_end else 0
             made = EndOfStream if over else self._source(line, payload, tuple(sources))
             if made is EndOfStream:
                 ended, items = True, line.flush(over)
@@ -214,10 +202,11 @@ class Host:
                 not_ready = True
             else:
                 items = line.chain(made, seq, times, wall)
-                over = line.ended()
+                over = line.ended() if line.may_end else 0
                 if over:
                     ended, items = True, items + line.flush(over)
-            metrics = self._metrics()
+            if self.counters or self._pop_metrics is not None:
+                metrics = self._metrics()
             if items:
                 packed = pack(items[0][0] if len(items) == 1 else [item for item, _ in items])
         except Failed as failed:

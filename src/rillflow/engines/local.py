@@ -22,8 +22,7 @@ from typing import Any
 from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Port
 from rillflow.engines.local_memory import ran_out
 from rillflow.engines.local_process import Process, kill_group, wait_for
-from rillflow.engines.local_wire import make_ref
-from rillflow.engines.packing import pack
+from rillflow.engines.local_wire import packed
 from rillflow.engines.replies import event_of
 from rillflow.engines.same_process import SameProcess
 from rillflow.errors import EngineError
@@ -89,11 +88,11 @@ class Local(Engine):
             self._watched[fd] = process
         who = dataclasses.astuple(spec.info)
         order = ("start", who, spec.mailbox, list(sys.path), os.getcwd())
-        process.send(order, make_ref(pack((spec.code, spec.handle))))
+        process.send(order, packed((spec.code, spec.handle)))
         return process
 
     def put(self, value: Any) -> Ref:
-        return make_ref(pack(value))
+        return packed(value)
 
     def inline_busy(self) -> dict[str, float]:
         return dict(self._here.busy)

@@ -12,7 +12,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from rillflow.engines.contract import ActorSpec, Order, Port
 from rillflow.engines.local_memory import ran_out
@@ -21,10 +20,9 @@ from rillflow.engines.local_wire import (
     Packet,
     Receiver,
     Sender,
-    make_ref,
     make_room,
+    packed,
 )
-from rillflow.engines.packing import pack
 from rillflow.types import Ref
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -98,14 +96,13 @@ class Process(Port):
         if not sender.table:
             self._dirty.append(self)
         if payload is None:
-            sender.table.append((order,))
+            sender.table.append((order, None))
         else:
             sender.add(order, payload)
         if order[0] in _ANSWERED:
             self.due += 1
 
-    def pack(self, value: Any) -> Ref:
-        return make_ref(pack(value))
+    pack = staticmethod(packed)
 
     def kill(self) -> None:
         if not self.closed:

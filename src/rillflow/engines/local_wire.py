@@ -7,7 +7,7 @@ enough. Bytes of a payload are never looked into on the way.
 
 A packet is one marshalled (or, if something in it needs that, pickled) list of entries
 
-    (meta,)                      a message without a payload
+    (meta, None)                 a message without a payload
     (meta, layout, parts)        a small one: bytes of each part
     (meta, layout, None, lengths)   a large one: the next descriptor of the packet
 """
@@ -48,19 +48,15 @@ _TRUNCATED = int(socket.MSG_CTRUNC)
 """an int: an enum takes longer to look at than the packet"""
 
 
-def make_ref(packed: PackedRef) -> PackedRef | ShmRef:
-    """A reference that can be sent any number of times, serialised once."""
-    parts, size = packed.parts, 0
+def packed(value: Any, *, by_value: bool = True) -> PackedRef | ShmRef:
+    """A reference to a value that can be sent any number of times, serialised once."""
+    ref = pack(value, by_value=by_value)
+    parts, size = ref.parts, 0
     if len(parts) == 1 and type(parts[0]) is bytes and len(parts[0]) <= INLINE:
-        return packed  # the usual case: nothing to add up, nothing to copy
+        return ref  # the usual case: nothing to add up, nothing to copy
     for part in parts:
         size += len(part) if type(part) is bytes else part.nbytes
-    if size > INLINE:
-        return share(packed)
-    for index, part in enumerate(parts):
-        if type(part) is not bytes:
-            parts[index] = part.tobytes()
-    return packed
+    return share(ref) if size > INLINE else ref.detached()
 
 
 class Packet:
@@ -96,7 +92,7 @@ class Sender:
     def add(self, meta: tuple[Any, ...], payload: Ref | None) -> None:
         """A further message for the next packet."""
         if payload is None:
-            self.table.append((meta,))
+            self.table.append((meta, None))
         elif type(payload) is PackedRef:
             number = self._numbers.get(payload.layout)
             layout: int | Layout = self._teach(payload.layout) if number is None else number
@@ -107,7 +103,7 @@ class Sender:
             self.table.append((meta, layout, None, payload.lengths))
             self.keep.append(payload)
         else:
-            self.add(meta, make_ref(pack(payload.get())))
+            self.add(meta, packed(payload.get()))
 
     def _teach(self, layout: Layout) -> Layout:
         """A layout that has no number is sent in full, and has one afterwards."""
@@ -127,7 +123,14 @@ class Sender:
         """
         table, keep = self.table, self.keep
         self.table, self.keep = [], []
-        return self._encoded(table, keep), keep
+        try:
+            # both ends are the same Python, and most messages are numbers, names and bytes
+            data = marshal.dumps(table, QUICK)
+        except ValueError:
+            data = self._pickled(table)
+        if len(data) >= _LARGEST:
+            data = self._block(data, keep)
+        return data, keep
 
     def packets(self) -> Iterator[Packet]:
         """The messages that wait, in as few packets as fit, in order."""
@@ -138,36 +141,33 @@ class Sender:
         for entry in table:
             cost = sum(map(len, entry[2])) if len(entry) == 3 else 0
             if batch and (size + cost > 2 * INLINE or len(batch) >= _MOST_FDS - 1):
-                beside, keep = keep[:blocks], keep[blocks:]
-                yield Packet(self._encoded(batch, beside), beside)
+                self.table, self.keep, keep = batch, keep[:blocks], keep[blocks:]
+                yield Packet(*self.take())
                 batch, size, blocks = [], 0, 0
             batch.append(entry)
             size += cost
             blocks += len(entry) == 4
+        self.table, self.keep = batch, keep
         if batch:
-            yield Packet(self._encoded(batch, keep), keep)
+            yield Packet(*self.take())
 
-    def _encoded(self, table: list[Entry], keep: list[ShmRef]) -> bytes:
-        """The bytes of a packet; those of a very large one travel in a block of their own."""
+    def _pickled(self, table: list[Entry]) -> bytes:
         try:
-            # both ends are the same Python, and most messages are numbers, names and bytes
-            data = marshal.dumps(table, QUICK)
-        except ValueError:
-            try:
-                data = pickle.dumps(table, 5)
-            except BaseException:
-                self._forget(table)
-                raise
-        if len(data) >= _LARGEST:
-            fd, lengths = write_block([data])
-            keep.append(ShmRef(fd, (), lengths))
-            return _IN_BLOCK
-        return data
+            return pickle.dumps(table, 5)
+        except BaseException:
+            self._forget(table)
+            raise
+
+    def _block(self, data: bytes, keep: list[ShmRef]) -> bytes:
+        """A very large packet travels in a block of its own."""
+        fd, lengths = write_block([data])
+        keep.append(ShmRef(fd, (), lengths))
+        return _IN_BLOCK
 
     def _forget(self, table: list[Entry]) -> None:
         """Messages that do not leave teach the other side no layout, nor do those after them."""
         numbers = self._numbers
-        new = [entry[1] for entry in table if len(entry) > 1 and entry[1] in numbers]
+        new = [entry[1] for entry in table if entry[1] in numbers]
         for layout in list(numbers)[numbers[new[0]] :] if new else ():
             del numbers[layout]
 
@@ -193,31 +193,32 @@ class Receiver:
         count, ancillary, flags, _ = self._receive(self._into, self._room)
         if count == 0:
             return None
-        fds: list[int] = []
+        fds: list[int] | None = None
         if ancillary or flags & _TRUNCATED:
             fds = _descriptors(ancillary, flags)
-        first = self._buffer[0]
-        if first == _LIST:
+        if self._buffer[0] == _LIST:
             table = marshal.loads(self._view[:count])
-        elif first == _IN_BLOCK[0]:
+        elif self._buffer[0] == _IN_BLOCK[0]:
+            assert fds is not None
             table = _table(_read_block(fds.pop()))
         else:
             table = _table(self._view[:count])
         layouts = self._layouts
         messages: list[Message] = []
         for entry in table:
-            if len(entry) == 1:
-                messages.append((entry[0], None))
+            if len(entry) == 2:  # nothing was packed: the entry is the message
+                messages.append(entry)
                 continue
-            layout = entry[1]
+            meta, layout, parts = entry[:3]
             if type(layout) is int:
                 layout = layouts[layout]
             elif len(layouts) < _MOST_LAYOUTS:
                 layouts.append(layout)
-            if len(entry) == 3:
-                messages.append((entry[0], PackedRef(layout, entry[2])))
+            if parts is not None:
+                messages.append((meta, PackedRef(layout, parts)))
             else:
-                messages.append((entry[0], ShmRef(fds.pop(0), layout, entry[3])))
+                assert fds is not None
+                messages.append((meta, ShmRef(fds.pop(0), layout, entry[3])))
         return messages
 
 

@@ -35,12 +35,10 @@ class Pipeline:
         holding = [i for i, (_, step) in enumerate(self.steps) if step.holds]
         # only what was divided, by a transform that holds items or before one, can be in two places
         self._may_part = bool(dividing and holding) and dividing[0] <= holding[-1]
-        self._may_end = any(step.ends for _, step in self.steps)
+        self.may_end = any(step.ends for _, step in self.steps)
 
     def ended(self) -> int:
         """How many transforms there are up to the last that takes no more; 0: none has ended."""
-        if not self._may_end:
-            return 0
         return max([i for i, (_, step) in enumerate(self.steps, 1) if step.ended], default=0)
 
     def chain(self, made: Any, seq: int, times: list[float], before: float) -> Outs:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rillflow.engines.local_wire import INLINE, Message, Packet, Receiver, Sender, make_ref
-from rillflow.engines.packing import ValueRef, pack
+from rillflow.engines.local_wire import INLINE, Message, Packet, Receiver, Sender, packed
+from rillflow.engines.packing import ValueRef
 
 
 class Wire:
@@ -22,7 +22,7 @@ class Wire:
         self.sender, self.receiver = Sender(), Receiver(self.theirs)
 
     def add(self, number: int, value: Any) -> None:
-        self.sender.add(("item", number), make_ref(pack(value)))
+        self.sender.add(("item", number), packed(value))
 
     def send(self) -> None:
         Packet(*self.sender.take()).send(self.ours)
@@ -80,7 +80,7 @@ def test_a_message_that_cannot_leave_takes_its_layouts_with_it(wire: Wire) -> No
     """The other side never saw them, so that later messages must not count on them."""
     wire.add(1, np.zeros(1))
     wire.send()
-    wire.sender.add(("item", lambda: 0), make_ref(pack(np.zeros(2))))
+    wire.sender.add(("item", lambda: 0), packed(np.zeros(2)))
     with pytest.raises(Exception, match="pickle"):
         wire.sender.take()
     for length in (3, 2, 1):
