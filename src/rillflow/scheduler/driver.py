@@ -86,15 +86,15 @@ class Driver:
     def _come_back(self, now: float) -> float:
         """The user's loop asks for the next item: it is done with the last; returns the time."""
         times, output = self.times, self.output
-        left = times.left or 0.0
-        times.loop += now - (left if left > times.begin else times.begin)
-        times.left = self.output = None
-        times.rounds += 1
+        self.output = None
         if output is not None and output.hold is not None:  # a snapshot may have let go of the item
             output.hold.release()
         self._office.unflushed = False
-        self.engine.flush()  # a worker that was asked again starts at once
+        self.engine.flush()  # a worker that was asked again starts at once, before anything else
         self._flushed = flushed = self._now()
+        left, times.left = times.left or 0.0, None
+        times.loop += now - (left if left > times.begin else times.begin)
+        times.rounds += 1
         times.messages += flushed - now
         return flushed
 
