@@ -55,7 +55,7 @@ class Host:
         self.pipelines: dict[str, Pipeline] = {}
         self.handled = 0
         """how many messages were handled, those included whose handler raised"""
-        self.due = 0
+        self.report_due = 0
         """whether somebody waits to hear of handled messages: 1, when there is nothing else to do;
         2, now"""
         self.interrupted = False
@@ -96,7 +96,7 @@ class Host:
 
     def acknowledge(self) -> Reply | None:
         """The report of messages that were handled and not reported yet."""
-        self.due = 0
+        self.report_due = 0
         if self._reported == self.handled and not self._failures:
             return None
         failures, self._failures = tuple(self._failures), []
@@ -151,13 +151,13 @@ class Host:
             target(*value) if spread else target(value)
             if channel is not None and version is not None:
                 self.versions = {**self.versions, channel: version}
-                self.due = self.due or 1
+                self.report_due = self.report_due or 1
         except BaseException as error:
             self._note(error, method)
         if channel is None:  # else nobody waits for the bytes to be handled
             self._bytes += getattr(payload, "nbytes", 0)
         if self.handled - self._reported >= self._often or self._bytes >= MANY_BYTES // 4:
-            self.due = 2
+            self.report_due = 2
 
     def _call(self, order: Order, payload: Ref, pack: Pack) -> Reply:
         """Answer a question of the driver: state, or a method of the actor."""
@@ -279,7 +279,7 @@ class Host:
 
     def _done(self, number: int, fields: tuple[Any, ...], payload: Ref | None) -> Reply:
         self._reported, self._bytes = self.handled, 0
-        self.due = 2 if self._failures else 0
+        self.report_due = 2 if self._failures else 0
         return ("done", number, fields), payload
 
     # -- state ---------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class Host:
         """A message has no answer: keep the exception of its handler for the next report."""
         self._note_interrupt(error)
         self._failures.append(describe_exception(error, operator))
-        self.due = 2
+        self.report_due = 2
 
     def _note_interrupt(self, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt):

@@ -200,12 +200,12 @@ class Local(Engine):
             while (replies := process.receiver.receive()) is not None:
                 for meta, payload in replies:
                     if meta[0] == "done":  # as `event_of`, without the call
-                        process.due -= 1
+                        process.unanswered -= 1
                         done = (name, incarnation, meta[1], meta[2], payload)
                         events.append(_new(Completed, done))
                     else:
                         events.append(event_of(name, incarnation, (meta, payload)))
-                if process.due <= 0 and meta[0] == "done" and not died:
+                if process.unanswered <= 0 and meta[0] == "done" and not died:
                     return  # no answer is due: to receive again would only say "not now"
         except BlockingIOError:
             if not died:

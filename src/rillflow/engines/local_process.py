@@ -54,7 +54,7 @@ class Process(Port):
         self._send = self.socket.send
         self.receiver = Receiver(self.socket)
         self.sender = Sender()
-        self.due = 0
+        self.unanswered = 0
         """requests and calls that the process has not answered"""
         self.outbox: deque[Packet] = deque()
         """packets for which the socket had no room"""
@@ -100,7 +100,7 @@ class Process(Port):
         else:
             sender.add(order, payload)
         if order[0] in _ANSWERED:
-            self.due += 1
+            self.unanswered += 1
 
     pack = staticmethod(packed)
 

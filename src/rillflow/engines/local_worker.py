@@ -142,9 +142,9 @@ class Worker:
                     reply = host.handle(order, payload, _pack)
                     if reply is not None:
                         self.answer(reply)
-                if host.due == 2:
+                if host.report_due == 2:
                     self._acknowledge(host)
-            if host is not None and host.due:
+            if host is not None and host.report_due:
                 self._acknowledge(host)
         self._close()
 

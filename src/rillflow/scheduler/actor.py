@@ -56,7 +56,7 @@ class Request:
         "id",
         "issued",
         "label",
-        "own",
+        "new_ticket",
         "seq",
         "target",
         "tickets",
@@ -71,7 +71,7 @@ class Request:
         self.id = 0
         self.seq = -1
         self.tickets: tuple[Ticket, ...] = ()
-        self.own = False
+        self.new_ticket = False
         """the request has a ticket made for it (False: it carries the tickets of an item)"""
         self.issued = 0.0
         self.told = 0

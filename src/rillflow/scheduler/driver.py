@@ -56,7 +56,7 @@ class Driver:
     def next(self) -> Any:
         """The next item for the user; StopIteration at the end of the stream."""
         now, office = self._now(), self._office
-        if self.times.left is not None:
+        if self.times.given is not None:
             now = self._come_back(now)
         pull, errors = self.scheduler.pull, self.scheduler.fleet.errors
         while True:
@@ -92,8 +92,8 @@ class Driver:
         self._office.unflushed = False
         self.engine.flush()  # a worker that was asked again starts at once, before anything else
         self._flushed = flushed = self._now()
-        left, times.left = times.left or 0.0, None
-        times.loop += now - (left if left > times.begin else times.begin)
+        given, times.given = times.given or 0.0, None
+        times.loop += now - (given if given > times.begin else times.begin)
         times.rounds += 1
         times.messages += flushed - now
         return flushed
@@ -129,13 +129,13 @@ class Driver:
             ticket.finish("delivered")
         self.output = envelope
         office, times = self._office, self.times
-        times.left = before = self._now()
+        times.given = before = self._now()
         if office.listeners or office.unflushed:
             if office.listeners:
                 self._post_to_listeners()
             office.unflushed = False
             self.engine.flush()
-            times.left = self._flushed = now = self._now()
+            times.given = self._flushed = now = self._now()
             times.messages += now - before
         return envelope.value
 

@@ -149,7 +149,7 @@ class Fleet:
 
     def _end(self, actor: Actor) -> None:
         actor.status = "gone"
-        self.office.left(actor)
+        self.office.departed(actor)
         if self.log is not None:
             self.log("gone", actor.name, actor.incarnation)
 

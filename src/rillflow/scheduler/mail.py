@@ -83,9 +83,9 @@ class Mail:
         "crowded",
         "handled",
         "kept",
+        "last_unversioned",
         "limit",
         "newest",
-        "plain",
         "posted",
         "sizes",
         "told",
@@ -107,7 +107,7 @@ class Mail:
         """of each message without a version that is posted and not handled: how many were posted
         with it, and its bytes"""
         self.bytes = 0
-        self.plain = 0
+        self.last_unversioned = 0
         """how many messages were posted with the last one that has no version"""
         self.crowded = False
         """the actor has no credit left"""
@@ -132,7 +132,7 @@ class Mail:
 
     def begin(self) -> None:
         """A new incarnation has been posted nothing."""
-        self.posted = self.handled = self.plain = self.bytes = 0
+        self.posted = self.handled = self.last_unversioned = self.bytes = 0
         self.sizes.clear()
         self.channels.clear()
         self.newest.clear()
@@ -231,7 +231,7 @@ class PostOffice:
         mail.posted = posted = mail.posted + 1
         channel = message.channel
         if channel is None:
-            mail.plain = posted
+            mail.last_unversioned = posted
             size = getattr(payload, "nbytes", 0)
             mail.bytes += size
             mail.sizes.append((posted, size))
@@ -317,7 +317,7 @@ class PostOffice:
         mail.begin()
         self._count_credits(actor)
 
-    def left(self, actor: Actor) -> None:
+    def departed(self, actor: Actor) -> None:
         """The actor will not come back."""
         self.died(actor)
         account = actor.mail.account

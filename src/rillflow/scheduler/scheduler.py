@@ -327,7 +327,7 @@ class Scheduler:
             groups += queue.held()
         for actor in self.fleet.actors.values():
             groups += list(actor.inside.values())
-            groups += [r.tickets for r in actor.requests.values() if not r.own]
+            groups += [r.tickets for r in actor.requests.values() if not r.new_ticket]
         tickets = {id(ticket): ticket for group in groups for ticket in group}
         return dict(Counter(ticket.account.source for ticket in tickets.values()))
 

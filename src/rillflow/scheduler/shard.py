@@ -86,7 +86,7 @@ class Slot(Request):
             shard = self.target
             self.tickets = ()
             shard.free.append(self)
-            shard.open -= 1
+            shard.open_requests -= 1
             shard.gather.rearm(shard)
 
 
@@ -107,7 +107,7 @@ class Shard:
         self.account = gather.scheduler.ledger.account(self.source)
         self.op_stats = [gather.scheduler.stats_of(names[n]) for n in (plan.source, *plan.chain)]
         self.free: list[Slot] = []
-        self.open = 0
+        self.open_requests = 0
         self.in_flight = 0
         self.failures = 0
         self.ended = False
@@ -156,8 +156,8 @@ class Shard:
         slot = self.free.pop() if self.free else Slot(actor, self)
         slot.pieces = 1
         slot.tickets = tickets
-        slot.own = gather.route is None
-        self.open += 1
+        slot.new_ticket = gather.route is None
+        self.open_requests += 1
         self.in_flight += 1
         gather.in_flight += 1
         fleet.request(slot, self.pipeline, payload)
@@ -167,7 +167,7 @@ class Shard:
         """Everything downstream is done with the items of one answer."""
         slot.tickets = ()
         self.free.append(slot)
-        self.open -= 1
+        self.open_requests -= 1
         self.gather.rearm(self)
 
     # -- what the fleet says -------------------------------------------------------------------
@@ -179,9 +179,9 @@ class Shard:
         gather.in_flight -= 1
         self.failures = 0
         items, dropped, kept, ended, not_ready, _, _, _, op_times, metrics, _ = fields
-        own, tickets, stats = request.own, request.tickets, gather.stats
+        new, tickets, stats = request.new_ticket, request.tickets, gather.stats
         stats.answers += 1
-        if own:
+        if new:
             lag = actor.mail.versions_sent - tickets[0].sent
             if lag:
                 stats.lag_sum += lag
@@ -191,7 +191,7 @@ class Shard:
             stats.busy += seconds
         if metrics is not None:
             self._keep_metrics(request.seq, metrics)
-        if own and items == ((request.seq,),) and not (dropped or kept or ended):
+        if new and items == ((request.seq,),) and not (dropped or kept or ended):
             account = self.account  # the usual case: one item, made by this request alone
             account.in_flight -= 1
             account.held += 1
@@ -213,7 +213,7 @@ class Shard:
             self._settle(request, header, reason)
         tickets, request.tickets = request.tickets, ()
         for ticket in tickets if header is None else ():
-            if request.own:
+            if request.new_ticket:
                 ticket.account.in_flight -= 1
                 ticket.account.held += 1
             ticket.finish(reason)
@@ -253,7 +253,7 @@ class Shard:
     def _settle(self, request: Request, header: Header, lost: str) -> list[tuple[Ticket, ...]]:
         """Move this request's tickets out of flight, and group the tickets by item."""
         gate = self.gather.gate
-        if request.own:
+        if request.new_ticket:
             account = self.account
             account.in_flight -= 1
             nothing = header.ended and not header.items and not header.dropped
