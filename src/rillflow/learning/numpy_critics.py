@@ -44,7 +44,11 @@ class Critic(NumpyModule):
                 add = self._adds(whole=True)
                 self._head.backward(one.features, d_out, add)
             d_columns = self._trunk.backward(
-                one, self._trunk.d_features(self._head, d_out), learns=self.learns, add=add, inputs=inputs
+                one,
+                self._trunk.d_features(self._head, d_out),
+                learns=self.learns,
+                add=add,
+                inputs=inputs,
             )
             if inputs:
                 assert d_columns is not None
