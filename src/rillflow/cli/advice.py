@@ -3,48 +3,51 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
+from rillflow.scheduler.bottleneck import Bound, DriverBound, driver_bound
 from rillflow.scheduler.stats import RunStats
 
-Bound = Literal["learner", "sampling", "message"]
 _INTO = {"learner": "learning", "sampling": "sampling", "message": "messages and scheduling"}
 _MORE = 4
 """times as large: what is paid once then serves four times as much"""
-_SATURATED = 0.8
-"""share of its time that a learner beside the driver works when nothing else limits it"""
 
 
 @dataclass(frozen=True)
 class Advice:
     """What limits a run, and settings that make it faster."""
 
-    bound: Bound
-    share: float
-    """of the driver's time, or of its own"""
-    what: str
-    """the line that takes most of it"""
+    limit: DriverBound
     why: str
     settings: dict[str, Any] = field(default_factory=dict)
-    saturated: bool = False
-    """it hardly ever rests, beside the driver: whatever that waits for, this is the limit"""
 
     def __str__(self) -> str:
         flags = " ".join(
             f"--{name.replace('_', '-')} {value}" for name, value in self.settings.items()
         )
+        share, what = f"{self.limit.share:.0%}", self.limit.what
         because = (
-            f"{self.what} works {self.share:.0%} of the time."
-            if self.saturated
-            else f"{self.share:.0%} of the driver's time goes into {_INTO[self.bound]}, most of "
-            f"it into {self.what}."
+            f"{what} works {share} of the time."
+            if self.limit.saturated
+            else f"{share} of the driver's time goes into {_INTO[self.bound]}, most of it into "
+            f"{what}."
         )
         return f"{self.bound}-bound: {because}\nTo train faster, {self.why}: {flags}"
 
+    @property
+    def bound(self) -> Bound:
+        """The kind of work that limits the run."""
+        return self.limit.bound
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        told = {"why": self.why, "settings": self.settings, "text": str(self)}
+        return {**asdict(self.limit), **told}
+
 
 def advise(stats: RunStats, config: Any, cores: int | None = None) -> Advice:
-    """A learner of its own that is always at work, or the largest share of the driver's time.
+    """Settings that help against what the time of a run goes into.
 
     Args:
         stats: of a run.
@@ -52,26 +55,10 @@ def advise(stats: RunStats, config: Any, cores: int | None = None) -> Advice:
         cores: of the machine; by default of this one.
     """
     here = cores or os.cpu_count() or 1
-    for line in stats.times:
-        if line.name.startswith("background(") and line.share >= _SATURATED:
-            why, settings = _learner(line.name, config, here)
-            return Advice("learner", line.share, line.name, why, settings, saturated=True)
-    shares: dict[Bound, list[tuple[float, str]]] = {"learner": [], "sampling": [], "message": []}
-    for line in stats.times:
-        if line.where != "driver" or line.part_of is not None:
-            continue
-        learner = line.kind == "operator" or "background(" in line.name
-        bound: Bound = "learner" if learner else "message"
-        if line.kind == "waiting" and not learner:
-            bound = "sampling"
-        shares[bound].append((line.share, line.name))
-    totals = {bound: sum(share for share, _ in lines) for bound, lines in shares.items()}
-    bound = max(totals, key=lambda one: totals[one])
-    what = max(shares[bound], default=(0.0, "nothing"))[1]
-    why, settings = {"learner": _learner, "sampling": _sampling, "message": _message}[bound](
-        what, config, here
-    )
-    return Advice(bound, totals[bound], what, why, settings)
+    limit = driver_bound(stats.times)
+    settle = {"learner": _learner, "sampling": _sampling, "message": _message}[limit.bound]
+    why, settings = settle(limit.what, config, here)
+    return Advice(limit, why, settings)
 
 
 def _learner(what: str, config: Any, cores: int) -> tuple[str, dict[str, Any]]:

@@ -46,15 +46,12 @@ class Printer:
 
     def conclusion(self, rows: Sequence[Any]) -> list[str]:
         """The curve, and what limits it, each time that changes."""
+        from rillflow.simulation.report import limits
+
         lines = [""]
         if len(rows) > 2:
             lines += [*_curve(rows), ""]
-        before: Any = object()
-        for row in rows:
-            if row.limit != before:
-                lines.append(f"{row.workers} worker{'s'[: row.workers > 1]}: {row.bottleneck}")
-            before = row.limit
-        return lines
+        return [*lines, *limits(rows)]
 
 
 def speed(row: Any) -> float:

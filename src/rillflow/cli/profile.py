@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             "updates_per_second": profile.updates,
             "attributed": stats.attributed,
             "times": [asdict(line) for line in stats.times],
-            "advice": {**asdict(advice), "text": str(advice)},
+            "advice": advice.to_json(),
         }
         print(json.dumps(told))
         return 0

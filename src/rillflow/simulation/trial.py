@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rillflow.graph.node import Node
+from rillflow.scheduler.bottleneck import CORES, bottleneck
 from rillflow.scheduler.gather import Gather
 from rillflow.scheduler.run import Run
-from rillflow.scheduler.stats import SATURATED, ResourceStats, verdict
+from rillflow.scheduler.stats import ResourceStats
 from rillflow.simulation.recorder import Enough
 from rillflow.simulation.rehearsal import MESSAGES, Bounded
 from rillflow.simulation.report import SimulationRow
 
 _WARM_UP = 0.25
 """share of a run that is not counted: at first all workers begin at the same moment"""
-_FULL = 0.9
-"""cores this busy are what limits a flow"""
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,7 @@ def trial(root: Node, engine: Bounded, workers: int, items: int | None, seed: in
             warm = _Moment()
         counted, seconds = _counted(times[warm.outputs :], workers)
         resources = _resources(run, engine, warm, end)
+        limit = bottleneck(resources, end.clock - warm.clock)
         lags = [run.stats().operator(gather.name).lag_max for gather in _gathers(run)]
         return SimulationRow(
             workers=workers,
@@ -66,8 +66,8 @@ def trial(root: Node, engine: Bounded, workers: int, items: int | None, seed: in
             lag_max=max(lags, default=0),
             operators=_operators(run, warm, end),
             resources={line.name: line.utilisation for line in resources},
-            limit=_limit(resources),
-            bottleneck=_bottleneck(resources, engine.cores.count, end.clock - warm.clock),
+            limit=limit.name,
+            bottleneck=limit.sentence,
             items=counted,
             seconds=seconds,
         )
@@ -163,26 +163,8 @@ def _resources(run: Run[Any], engine: Bounded, warm: _Moment, end: _Moment) -> l
         lines.append(ResourceStats(line.name, line.count, _share(busy, seconds * line.count)))
     if engine.cores.count is not None:
         share = _share(end.work - warm.work, seconds * engine.cores.count)
-        lines.append(ResourceStats("cores", engine.cores.count, share))
+        lines.append(ResourceStats(CORES, engine.cores.count, share))
     return lines
-
-
-def _limit(resources: list[ResourceStats]) -> str | None:
-    cores = [line for line in resources if line.name == "cores" and line.utilisation >= _FULL]
-    busiest = max(cores or resources, key=lambda line: line.utilisation)
-    return busiest.name if busiest.utilisation >= SATURATED else None
-
-
-def _bottleneck(resources: list[ResourceStats], cores: int | None, seconds: float) -> str:
-    """The verdict of a run, with one more suspect: the cores."""
-    places = [line for line in resources if line.name != "cores"]
-    for line in resources:
-        if line.name == "cores" and line.utilisation >= _FULL:
-            return (
-                f"Bottleneck: the {cores} cores, busy {line.utilisation:.0%} of the time. "
-                "To go faster, add cores or make the work cheaper; more workers will not help."
-            )
-    return verdict(places, seconds)
 
 
 def _share(busy: float, available: float) -> float:
