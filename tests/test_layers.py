@@ -66,6 +66,7 @@ MAY_IMPORT = {
         "scheduler",
         "flows",
         "envs",
+        "policies",
         "learning",
         "rl",
         "algorithms",

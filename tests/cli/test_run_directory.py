@@ -10,8 +10,8 @@ import pytest
 
 from rillflow.errors import BuildError, RunError
 from rillflow.runs.directory import RunDirectory, runs_in
-from rillflow.runs.facts import settings_of
 from rillflow.runs.files import to_json, write_json
+from rillflow.runs.machine_facts import settings_of
 
 
 def make(root: Path, name: str | None = None, **more: object) -> RunDirectory:

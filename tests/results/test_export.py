@@ -18,7 +18,7 @@ from rillflow.algorithms import ppo
 from rillflow.policies.make import first_weights, make_actor
 from rillflow.policies.spec import PolicySpec
 from rillflow.results import export_onnx, onnx_graph
-from rillflow.results.parity import check_parity, generated
+from rillflow.results.onnx_parity import check_parity, generated
 from rillflow.runs.train import Trained
 
 VECTOR = Box(-np.inf, np.inf, (4,), np.float32)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rillflow.checkpoint.commit import TEMPORARY, commit, discard, temporary
 from rillflow.checkpoint.encode import encode
 from rillflow.checkpoint.errors import (
     CheckpointError,
@@ -17,7 +16,7 @@ from rillflow.checkpoint.errors import (
     CheckpointWarning,
     ForeignCheckpoint,
 )
-from rillflow.checkpoint.files import read_file, remove_tree, replace_file, sync_directory
+from rillflow.checkpoint.hashed_files import read_file, remove_tree, replace_file, sync_directory
 from rillflow.checkpoint.lock import Lock
 from rillflow.checkpoint.manifest import DIRECTORY, Manifest, check_facts, check_step
 from rillflow.checkpoint.read import Checkpoint
@@ -28,6 +27,7 @@ from rillflow.checkpoint.search import (
     find_newest,
     none_valid,
 )
+from rillflow.checkpoint.write import TEMPORARY, commit, discard, temporary
 from rillflow.errors import BuildError
 
 

@@ -1,1 +1,1 @@
-"""The command `rillflow`: its commands are in `commands/`, what they share is here."""
+"""The command `rillflow`: `commands/` has them, `flags/` what they take, `output/` what they show."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from rillflow.errors import RunError
 from rillflow.results import statistics
-from rillflow.results.extras import check_count
-from rillflow.results.playing import Player, algorithm_name, env_name, env_of, open_envs
+from rillflow.results.optional_libraries import check_count
+from rillflow.results.player import Player, algorithm_name, env_name, env_of, open_envs
 
 if TYPE_CHECKING:
     from rillflow.envs.vector import Envs

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.policies.saved import spec_to_data
 from rillflow.results import onnx_graph
-from rillflow.results.extras import needs, path_ending_in, whole_file
-from rillflow.results.parity import check_parity
-from rillflow.results.playing import algorithm_name, env_name
+from rillflow.results.onnx_parity import check_parity
+from rillflow.results.optional_libraries import needs, path_ending_in, whole_file
+from rillflow.results.player import algorithm_name, env_name
 
 if TYPE_CHECKING:
     from rillflow.results.trained import Trained

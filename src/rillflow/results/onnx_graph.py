@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.policies.spec import PolicySpec
-from rillflow.results.extras import needs
+from rillflow.results.optional_libraries import needs
 
 Weights = Mapping[str, NDArray[Any]]
 

@@ -17,9 +17,9 @@ from rillflow.errors import BuildError
 from rillflow.policies.probe import wrong
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
-from rillflow.results.extras import needs
 from rillflow.results.onnx_graph import Weights, bounds, output_name
-from rillflow.results.parity import generated
+from rillflow.results.onnx_parity import generated
+from rillflow.results.optional_libraries import needs
 
 
 class Acting(nn.Module):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rillflow.errors import BuildError
-from rillflow.results.extras import check_count, needs, path_ending_in, whole_file
-from rillflow.results.film import write_mp4
-from rillflow.results.playing import Player
+from rillflow.results.mp4_writer import write_mp4
+from rillflow.results.optional_libraries import check_count, needs, path_ending_in, whole_file
+from rillflow.results.player import Player
 from rillflow.results.rendering import Frame, Rendered, open_rendered
 
 if TYPE_CHECKING:

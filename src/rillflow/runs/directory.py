@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.errors import BuildError, RunError
-from rillflow.runs.facts import machine, versions
 from rillflow.runs.files import read_json, write_json
+from rillflow.runs.machine_facts import machine, versions
 
 if TYPE_CHECKING:
     from rillflow.checkpoint.lock import Lock

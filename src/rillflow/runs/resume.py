@@ -10,13 +10,13 @@ from typing import Any
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
 from rillflow.learning.config import AlgorithmConfig, replaced
-from rillflow.runs.algorithm import find_algorithm
+from rillflow.runs.code_by_name import pointed_at
 from rillflow.runs.directory import RunDirectory
+from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import Listener
-from rillflow.runs.names import pointed_at
 from rillflow.safety.consent import named_code, refusal, untrusted
 
 

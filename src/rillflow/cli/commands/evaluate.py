@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from rillflow.cli.parser import Parser, whole
-from rillflow.cli.policies import Asked, add_policy_flags
+from rillflow.cli.flags.parser import Parser, whole
+from rillflow.cli.flags.policy_to_load import Asked, add_policy_flags
 
 _DESCRIPTION = """\
 Play whole episodes with a trained policy, in environments of their own, and report the returns with
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = Asked(parser, arguments)
     options = asked.options
 
-    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.results import evaluate, evaluate_agents
     from rillflow.results.trained import TrainedAgents
 

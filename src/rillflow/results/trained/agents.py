@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.envs.groups import make_multi_agent_envs
+from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 from rillflow.errors import BuildError, RunError
 from rillflow.experience.batch import Array
 from rillflow.learning.config import AlgorithmConfig
