@@ -1,1 +1,1 @@
-"""The command `rillflow`: `commands/` has them, `flags/` what they take, `output/` what they show."""
+"""The command `rillflow`: its `commands/`, the `flags/` they take, the `output/` they show."""

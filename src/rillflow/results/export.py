@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.policies.saved import spec_to_data
-from rillflow.results import onnx_graph
+from rillflow.results import onnx_builtin_networks
 from rillflow.results.onnx_parity import check_parity
 from rillflow.results.optional_libraries import needs, path_ending_in, whole_file
 from rillflow.results.player import algorithm_name, env_name
@@ -40,9 +40,9 @@ def export_onnx(trained: Trained, path: str | Path) -> Path:
     path = path_ending_in(path, (".onnx",), "an exported policy")
     onnx = needs("onnx", "onnx", "an export")
     if isinstance(trained.spec.model, str):
-        model = onnx_graph.build(trained.spec, trained.weights)
+        model = onnx_builtin_networks.build(trained.spec, trained.weights)
     else:
-        from rillflow.results.traced import trace
+        from rillflow.results.onnx_own_networks import trace
 
         model = trace(trained.spec, trained.weights)
     describe(onnx, model, trained)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rillflow.errors import BuildError, RunError
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
-from rillflow.results.onnx_graph import Weights, bounds, output_name
+from rillflow.results.onnx_builtin_networks import Weights, bounds, output_name
 from rillflow.results.optional_libraries import needs
 
 Arrays = dict[str, NDArray[Any]]

@@ -2,7 +2,8 @@
 
 A network of ours is a handful of layers. Written by hand its graph has the names of the weights,
 is the same for every version of torch, and needs neither torch nor a tracer to be made; that it
-computes what the policy computes is checked by running it (`parity`).
+computes what the policy computes is checked by running it (`onnx_parity`). What `torch.onnx` takes
+for the same is in docs/decisions/0012-onnx-graphs-by-hand.md.
 """
 
 from __future__ import annotations

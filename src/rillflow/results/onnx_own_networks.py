@@ -17,7 +17,7 @@ from rillflow.errors import BuildError
 from rillflow.policies.probe import wrong
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
-from rillflow.results.onnx_graph import Weights, bounds, output_name
+from rillflow.results.onnx_builtin_networks import Weights, bounds, output_name
 from rillflow.results.onnx_parity import generated
 from rillflow.results.optional_libraries import needs
 
