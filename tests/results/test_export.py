@@ -17,8 +17,7 @@ import rillflow as rf
 from rillflow.algorithms import ppo
 from rillflow.policies.make import first_weights, make_actor
 from rillflow.policies.spec import PolicySpec
-from rillflow.results import export_onnx
-from rillflow.results import onnx_builtin_networks
+from rillflow.results import export_onnx, onnx_builtin_networks
 from rillflow.results.onnx_parity import check_parity, generated
 from rillflow.runs.train import Trained
 

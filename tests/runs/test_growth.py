@@ -11,12 +11,12 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import impala
+from rillflow.results.config_as_json import settings_of
 from rillflow.runs import history, metrics_file
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Job, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger
-from rillflow.runs.machine_facts import settings_of
 
 
 def resident() -> int:

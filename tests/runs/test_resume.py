@@ -19,12 +19,12 @@ import torch
 import rillflow as rf
 from rillflow.algorithms import get_algorithm
 from rillflow.checkpoint import newest_checkpoint
+from rillflow.results.config_as_json import settings_of
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger
-from rillflow.runs.machine_facts import settings_of
 from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.resume import job_of, resume
 

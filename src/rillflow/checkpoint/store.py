@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rillflow.arguments import is_count
 from rillflow.checkpoint.encode import encode
 from rillflow.checkpoint.errors import (
     CheckpointError,
@@ -65,7 +66,7 @@ class CheckpointStore:
         run: str | None = None,
         adopt: bool = False,
     ) -> None:
-        if keep is not None and (type(keep) is not int or keep < 1):
+        if keep is not None and not is_count(keep):
             raise BuildError(f"keep is a number of checkpoints, at least 1, or None; got {keep!r}.")
         self.directory = Path(directory)
         self.keep = keep

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from rillflow.arguments import check_count
 from rillflow.envs.checks import found, raised
 from rillflow.envs.make import attribute, made, name_of, takes_num_envs
 from rillflow.envs.multiagent import MultiAgentEnvs, MultiAgentVector, PolicyGroup
@@ -35,8 +36,7 @@ def make_multi_agent_envs(
     that exist.
     """
     config, name = dict(env_config or {}), env if isinstance(env, str) else name_of(env)
-    if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
-        raise BuildError(f"num_envs must be a positive integer, found {num_envs!r}")
+    check_count("num_envs", num_envs)
     made_already = not isinstance(env, str | type) and all(hasattr(env, n) for n in _NEEDED)
     vector: Any = env if made_already else _vector(env, name, num_envs, config)
     if vector.num_envs != num_envs:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rillflow.arguments import path_ending_in
+from rillflow.files import to_json, whole_file
 from rillflow.policies.saved import spec_to_data
 from rillflow.results import onnx_builtin_networks
 from rillflow.results.onnx_parity import check_parity
-from rillflow.results.optional_libraries import needs, path_ending_in, whole_file
+from rillflow.results.optional_libraries import needs
 from rillflow.results.player import algorithm_name, env_name
 
 if TYPE_CHECKING:
@@ -65,23 +66,10 @@ def describe(onnx: Any, model: Any, trained: Trained) -> None:
         "algorithm": algorithm_name(trained),
         "env": env_name(trained),
         "env_config": json.dumps(trained.config.env_config, default=repr),
-        "observation_space": _json(data["observation_space"]),
-        "action_space": _json(data["action_space"]),
+        "observation_space": to_json(data["observation_space"]),
+        "action_space": to_json(data["action_space"]),
         "model": spec.model if isinstance(spec.model, str) else str(data["model"]["own"]),
         "head": spec.head,
         "recurrent": json.dumps(bool(spec.recurrent)),
     }
     onnx.helper.set_model_props(model, facts)
-
-
-def _json(value: Any) -> str:
-    """Strict JSON, which has no infinity: a missing bound is null."""
-
-    def finite(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {name: finite(inner) for name, inner in part.items()}
-        if isinstance(part, list):
-            return [finite(inner) for inner in part]
-        return None if isinstance(part, float) and not math.isfinite(part) else part
-
-    return json.dumps(finite(value))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rillflow.results.optional_libraries import check_count, needs, path_ending_in, whole_file
+from rillflow.arguments import check_count, path_ending_in
+from rillflow.files import whole_file
+from rillflow.results.optional_libraries import needs
 from rillflow.results.player import Player, algorithm_name, env_name
 from rillflow.results.rendering import open_rendered
 from rillflow.results.video import MAX_STEPS, Shot, play, warn_of_cut

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rillflow.results.optional_libraries import needs, path_ending_in, whole_file
+from rillflow.arguments import path_ending_in
+from rillflow.files import whole_file
+from rillflow.results.optional_libraries import needs
 from rillflow.results.plots import COLOURS, STYLE, apart, short
 
 _INK, _FAINT, _BAND = "#222222", "#767676", ("#F4F6F9", "#E7ECF2")

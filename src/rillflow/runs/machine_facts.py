@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 from importlib import metadata
@@ -56,21 +55,3 @@ def _gpus() -> list[str]:
             continue
         found += [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
     return found
-
-
-def settings_of(config: Any) -> dict[str, Any]:
-    """Every setting as JSON can hold it; of code, its name."""
-    return {
-        field.name: _described(getattr(config, field.name)) for field in dataclasses.fields(config)
-    }
-
-
-def _described(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [_described(inner) for inner in value]
-    if isinstance(value, dict):
-        return {str(key): _described(inner) for key, inner in value.items()}
-    name = getattr(value, "__qualname__", None)
-    return f"{value.__module__}:{name}" if name else str(value)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rillflow.errors import RunError
-from rillflow.runs.files import to_json
+from rillflow.files import replaced, to_json
 
 FULL = 10_000
 """lines with a row each; then every second row is written, after as many lines every fourth, ..."""
@@ -168,15 +168,10 @@ def cut_rows(path: Path, seconds: float) -> Cut:
 
 
 def _rewrite(path: Path, seconds: float) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            for row, line in _lines_of(path):
-                if row is not None and row["seconds"] <= seconds:
-                    file.write(line)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replaced(path) as part, part.open("wb") as file:
+        for row, line in _lines_of(path):
+            if row is not None and row["seconds"] <= seconds:
+                file.write(line)
 
 
 def _lines_of(path: Path) -> Iterator[tuple[dict[str, Any] | None, bytes]]:

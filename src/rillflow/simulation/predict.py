@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from rillflow.arguments import check_count
 from rillflow.engines.local import Local
 from rillflow.engines.sim_latency import Seconds
 from rillflow.errors import BuildError
@@ -172,11 +173,8 @@ def _require(
         )
     for what, value in (("workers", list(workers)), ("cores", cores), ("items", items)):
         for number in value if isinstance(value, list) else [value]:
-            whole = isinstance(number, int) and not isinstance(number, bool)
-            if number is not None and not (whole and number >= 1):
-                raise BuildError(
-                    f"simulate: {what} must be whole numbers of at least 1; got {number!r}."
-                )
+            if number is not None:
+                check_count(f"simulate: {what}", number)
     if not workers:
         raise BuildError("simulate: workers= lists the numbers of workers to try; it is empty.")
     for what, span in (("seconds", seconds), ("measure_seconds", measure_seconds)):

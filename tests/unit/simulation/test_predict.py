@@ -210,7 +210,7 @@ def test_group_to_vary_must_be_clear() -> None:
     ("wrong", "message"),
     [
         ({"workers": []}, "empty"),
-        ({"workers": [0]}, "workers must be whole numbers of at least 1; got 0"),
+        ({"workers": [0]}, "workers must be a whole number of at least 1, got 0"),
         ({"cores": 0}, "cores must be"),
         ({"items": 1.5}, "items must be"),
         ({"seconds": 0}, "seconds must be more than 0"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from rillflow.cli.flags.parser import Parser, whole
@@ -35,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     options = asked.options
 
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
+    from rillflow.files import to_json
     from rillflow.results import evaluate, evaluate_agents
     from rillflow.results.trained import TrainedAgents
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         by_policy = evaluate_agents(trained, options.episodes, **how)
     if options.json:
-        print(json.dumps({name: own.to_data() for name, own in by_policy.items()}, indent=2))
+        print(to_json({name: own.to_data() for name, own in by_policy.items()}, indent=2))
     else:
         print("\n\n".join(str(own) for own in by_policy.values()))
     return 0

@@ -57,9 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     options = asked.options
     path = Path(options.out) if options.out else beside(options.run, "video.mp4")
 
+    from rillflow.arguments import path_ending_in
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.results import frame_strip, record
-    from rillflow.results.optional_libraries import path_ending_in
 
     path_ending_in(path, (".mp4", ".gif", ".png"), "a film, or a strip of frames,")
 

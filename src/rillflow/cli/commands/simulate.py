@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from typing import Any
 from rillflow.cli.flags.parser import Parser, positive, whole
 from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import Request, add_request_flags, parse_request
+from rillflow.files import to_json
 
 _DESCRIPTION = """\
 Measure the algorithm for a few seconds on this machine, then run it in virtual time on as many
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def on_row(row: Any, report: Any) -> None:
         if options.json:
-            print(json.dumps({"cores": cores, **asdict(row)}), flush=True)
+            print(to_json({"cores": cores, **asdict(row)}), flush=True)
         else:
             printer.print(row, report)
 
@@ -118,7 +118,8 @@ def _flow(request: Request) -> tuple[Any, Any]:
 
 def _require_plot(path: str) -> None:
     """What would go wrong with the picture goes wrong before the work."""
-    from rillflow.results.optional_libraries import needs, path_ending_in
+    from rillflow.arguments import path_ending_in
+    from rillflow.results.optional_libraries import needs
 
     path_ending_in(path, (".png", ".svg", ".pdf"), "a plot")
     needs("matplotlib", "plot", "a plot")

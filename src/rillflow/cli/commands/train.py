@@ -45,9 +45,9 @@ def main(arguments: Sequence[str]) -> int:
 
     from rillflow.cli.output.run_summaries import last_row
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
+    from rillflow.results.config_as_json import settings_of
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.job import Job
-    from rillflow.runs.machine_facts import settings_of
     from rillflow.runs.resume_exactness import MEANING, exactness
 
     with notes_as_lines():

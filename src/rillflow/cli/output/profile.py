@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from rillflow.cli.flags.parser import Parser, positive, whole
 from rillflow.cli.request import add_request_flags, parse_request
+from rillflow.files import to_json
 from rillflow.scheduler.stats import RunStats
 from rillflow.scheduler.times import TimeShare
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
             "times": [asdict(line) for line in stats.times],
             "advice": advice.to_json(),
         }
-        print(json.dumps(told))
+        print(to_json(told))
         return 0
     workers = request.config.num_workers
     print(

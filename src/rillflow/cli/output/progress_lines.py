@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rillflow.cli.output.time_left import Forecast, duration
-from rillflow.runs.files import to_json
+from rillflow.files import to_json
 from rillflow.runs.listeners import Listener, Row
 
 if TYPE_CHECKING:
