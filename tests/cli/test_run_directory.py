@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rillflow.errors import BuildError, RunError
+from rillflow.files import to_json, write_json
+from rillflow.results.config_as_json import settings_of
 from rillflow.runs.directory import RunDirectory, runs_in
-from rillflow.runs.facts import settings_of
-from rillflow.runs.files import to_json, write_json
 
 
 def make(root: Path, name: str | None = None, **more: object) -> RunDirectory:

@@ -18,15 +18,15 @@ import rillflow as rf
 from rillflow.algorithms import ppo
 from rillflow.checkpoint import newest_checkpoint
 from rillflow.errors import RunError
+from rillflow.results.config_as_json import settings_of
 from rillflow.runs import keeper as keeping
 from rillflow.runs import waits as waiting
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.facts import settings_of
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger, Listener
-from rillflow.runs.metrics import rows_in
+from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.resume import resume
 from rillflow.runs.waits import Waits
 

@@ -11,13 +11,13 @@ from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
 from rillflow.learning.config import AlgorithmConfig, replaced
 from rillflow.learning.fault_settings import FAULT_SETTINGS
-from rillflow.runs.algorithm import find_algorithm
+from rillflow.runs.code_by_name import pointed_at
 from rillflow.runs.directory import RunDirectory
+from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import Listener
-from rillflow.runs.names import pointed_at
 from rillflow.safety.consent import named_code, refusal, untrusted
 
 

@@ -28,7 +28,7 @@ from weakref import WeakKeyDictionary
 
 from rillflow.scheduler.ledger import Balance
 from rillflow.scheduler.report import overdue
-from rillflow.scheduler.stats import SATURATED, OperatorStats, RunStats
+from rillflow.scheduler.stats import OperatorStats, RunStats
 
 if TYPE_CHECKING:
     from rillflow.scheduler.run import Run
@@ -73,8 +73,6 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
     if error is not None:
         state = "failed"
     resources = _resources(stats, scheduler)
-    busiest = max(resources, key=lambda line: float(line["utilisation"]))
-    saturated = busiest["utilisation"] >= SATURATED
     return {
         "format": 1,
         "time": time.time(),
@@ -84,7 +82,7 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
         "error": _message(error),
         "seconds": round(stats.seconds, 4),
         "verdict": stats.verdict,
-        "bottleneck": {"kind": busiest["kind"], "name": busiest["name"]} if saturated else None,
+        "bottleneck": _bottleneck(stats, resources),
         "driver_waiting": round(stats.driver_waiting, 4),
         "operators": [_operator(line) for line in stats.operators],
         "resources": resources,
@@ -150,6 +148,14 @@ def _waiting(run: Run[Any], scheduler: Scheduler) -> list[Json]:
         return []
     silent = overdue(scheduler, run.engine.now())
     return [{"name": name, "seconds": round(seconds, 1)} for name, seconds in silent.items()]
+
+
+def _bottleneck(stats: RunStats, resources: list[Json]) -> Json | None:
+    """The resource that the verdict names, as `resources` has it."""
+    for told, line in zip(resources, stats.resources, strict=True):
+        if line.name == stats.bottleneck:
+            return {"kind": told["kind"], "name": told["name"]}
+    return None
 
 
 def _queues(scheduler: Scheduler) -> list[Json]:
