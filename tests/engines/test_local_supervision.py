@@ -1,4 +1,4 @@
-"""Background operators that go on from a snapshot, and states without those who hang, on `local`."""
+"""Background operators that go on from a snapshot, and states without those who hang."""
 
 from __future__ import annotations
 

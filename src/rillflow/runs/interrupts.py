@@ -8,7 +8,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-
 LIMIT = 20.0
 """seconds for which the end of what is being done is waited for; then it is stopped at once"""
 
