@@ -19,6 +19,7 @@ from rillflow.algorithms import ppo
 from rillflow.checkpoint import newest_checkpoint
 from rillflow.errors import RunError
 from rillflow.results.config_as_json import settings_of
+from rillflow.runs import interrupts as interrupting
 from rillflow.runs import keeper as keeping
 from rillflow.runs import waits as waiting
 from rillflow.runs.directory import RunDirectory
@@ -286,6 +287,29 @@ def test_once_is_enough_while_a_worker_hangs(tmp_path: Path, fault: Path, number
     assert "you want to stop, and worker-" in str(told[0].message)
     assert same(saved_weights(directory), outcome.trained.weights)
     assert same(saved_weights(directory), learned(directory))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_once_is_enough_while_an_environment_of_the_driver_hangs(
+    tmp_path: Path, fault: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else can be asked then; the policy is saved."""
+    monkeypatch.setattr(interrupting, "LIMIT", 1.0)
+    config = {"after": 100, "file": str(fault), "hangs": True}
+    job = work(env=faulty, env_config=config, num_workers=0)
+    directory = directory_of(job, tmp_path)
+    rows: list[float] = []
+    done = threading.Event()
+    sender = threading.Thread(target=_signal_when_quiet, args=(rows, signal.SIGTERM, done))
+    sender.start()
+    try:
+        with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+            run(job, directory, interrupts=interrupts, on_row=lambda row: rows.append(0.0))
+    finally:
+        done.set()
+        sender.join()
+    assert interrupts.exit_code == 128 + signal.SIGTERM
+    assert saved_weights(directory)
 
 
 def _signal_when_quiet(rows: list[float], number: int, done: threading.Event) -> None:

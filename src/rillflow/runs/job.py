@@ -138,6 +138,8 @@ def run_job(
                 if keeper is not None:
                     keeper.rescue(error)
                 raise
+            if interrupts is not None:
+                interrupts.saving = True
             if keeper is not None:
                 keeper.finish(hurry=ending.hurry)
     except KeyboardInterrupt:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _TRIES = 20
-_Pids = tuple[frozenset[tuple[str, int]], dict[str, int]]
+_Members = frozenset[tuple[str, int, str, bool]]
+_Pids = tuple[_Members, dict[str, int]]
 _known_pids: WeakKeyDictionary[Run[Any], _Pids] = WeakKeyDictionary()
 
 
@@ -175,7 +176,8 @@ def _queues(scheduler: Scheduler) -> list[Json]:
 
 def _workers(run: Run[Any], scheduler: Scheduler, *, over: bool) -> list[Json]:
     actors = list(scheduler.fleet.actors.values())
-    pids = {} if over else _pids(run, frozenset((a.name, a.incarnation) for a in actors))
+    members = frozenset((a.name, a.incarnation, a.status, a.started) for a in actors)
+    pids = {} if over else _pids(run, members)
     names = scheduler.program.group_names
     return [
         {
@@ -193,8 +195,9 @@ def _workers(run: Run[Any], scheduler: Scheduler, *, over: bool) -> list[Json]:
     ]
 
 
-def _pids(run: Run[Any], members: frozenset[tuple[str, int]]) -> dict[str, int]:
-    """Asked for only when an actor is new: on a cluster the question goes over the network."""
+def _pids(run: Run[Any], members: _Members) -> dict[str, int]:
+    """Asked for only when an actor is new, has started, or is lost: on a cluster the question goes
+    over the network."""
     known = _known_pids.get(run)
     if known is None or known[0] != members:
         known = _known_pids[run] = (members, run.engine.pids())
