@@ -235,7 +235,7 @@ def refused(kind: type, problems: list[str]) -> BuildError:
     ppo.Config: lr must be above 0, got 0.
     """
     text = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}: " + "; ".join(problems)
-    return BuildError(text if text.endswith("?") else text + ".")
+    return BuildError(text if text.endswith(("?", ".")) else text + ".")
 
 
 def _usual_model(observation_space: Any) -> Literal["cnn", "mlp"]:
