@@ -13,9 +13,8 @@ from typing import Any
 
 import cloudpickle
 
-from rillflow.engines.local_wire import Message, Receiver, Sender, make_ref, make_room
+from rillflow.engines.local_wire import Packet, Receiver, Sender, make_room, packed
 from rillflow.engines.local_worker import let_the_driver_go_first
-from rillflow.engines.packing import pack
 from rillflow.types import Ref
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -74,8 +73,9 @@ def serve(sock: socket.socket, code: bytes) -> None:
             for (method, asked), payload in messages:
                 result = getattr(actor, method)(*(() if payload is None else (payload.get(),)))
                 if asked:
-                    item = make_ref(pack(result, by_value=False))
-                    sender.packet([(("done", pop_metrics()), item)]).send(sock)
+                    item = packed(result, by_value=False)
+                    sender.add(("done", pop_metrics()), item)
+                    Packet(*sender.take()).send(sock)
     os._exit(0)
 
 
@@ -92,7 +92,6 @@ class LocalChannel(Channel):
         self.senders: list[Sender] = []
         self.by_fd: dict[int, int] = {}
         self.processes: list[Any] = []
-        self.collected: list[list[Message]] = []
         self.epoll = select.epoll()
         self.wake_in, self.wake_out = socket.socketpair()
         self.wake_in.setblocking(False)
@@ -116,28 +115,26 @@ class LocalChannel(Channel):
             self.receivers.append(Receiver(ours))
             self.senders.append(Sender())
             self.processes.append(process)
-            self.collected.append([])
         return started
 
     def put(self, value: Any) -> Any:
-        return make_ref(pack(value))
+        return packed(value)
 
     def tell(self, actor: int, method: str, argument: Any) -> None:
-        self.collected[actor].append(((method, False), argument))
+        self.senders[actor].add((method, False), argument)
 
     def ask(self, actor: int, method: str) -> None:
-        self.collected[actor].append(((method, True), None))
+        self.senders[actor].add((method, True), None)
         self._send(actor)
 
     def _send(self, actor: int) -> None:
-        messages, self.collected[actor] = self.collected[actor], []
-        for packet in self.senders[actor].packets(messages):
+        for packet in self.senders[actor].packets():
             packet.send(self.sockets[actor])
 
     def answers(self, block: bool) -> list[Answer]:
         if block:
-            for actor, waiting in enumerate(self.collected):
-                if waiting:
+            for actor, sender in enumerate(self.senders):
+                if sender.table:
                     self._send(actor)
         found: list[Answer] = []
         for fd, _ in self.epoll.poll(None if block else 0):

@@ -34,6 +34,7 @@ MAY_IMPORT = {
         "errors",
         "types",
         "seeding",
+        "callables",
         "graph",
         "flows",
         "envs",
@@ -41,7 +42,7 @@ MAY_IMPORT = {
         "policies",
         "learning",
     },
-    "algorithms": {"errors", "types", "flows", "experience", "learning", "rl"},
+    "algorithms": {"errors", "types", "flows", "experience", "policies", "learning", "rl"},
     "paper": {"graph", "flows", "learning", "rl", "algorithms"},
     # the product
     "checkpoint": {"errors", "types", "experience", "learning.results"},

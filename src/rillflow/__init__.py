@@ -15,6 +15,7 @@ from rillflow.errors import EndOfStream as EndOfStream
 from rillflow.errors import EngineError as EngineError
 from rillflow.errors import NotReady as NotReady
 from rillflow.errors import OperatorError as OperatorError
+from rillflow.errors import Recycle as Recycle
 from rillflow.errors import RillflowError as RillflowError
 from rillflow.errors import RunError as RunError
 from rillflow.errors import TypeMismatch as TypeMismatch
@@ -37,6 +38,7 @@ from rillflow.graph.handles import Background as Background
 from rillflow.graph.handles import Queue as Queue
 from rillflow.scheduler.run import Run as Run
 from rillflow.types import ActorInfo as ActorInfo
+from rillflow.types import Adaptive as Adaptive
 from rillflow.types import FailurePolicy as FailurePolicy
 from rillflow.types import Ref as Ref
 

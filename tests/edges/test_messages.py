@@ -160,6 +160,25 @@ def test_credits_that_never_come_back_are_a_deadlock():
             list(islice(run, 10))
 
 
+@pytest.mark.parametrize("placement", ["process", "thread", "driver"])
+@pytest.mark.parametrize("mailbox", [1, 5, 9])
+def test_steps_that_send_to_each_others_sources_never_wait_in_a_circle(engine, placement, mailbox):
+    """Only steps of the driver wait for credits: an actor handles what it is told meanwhile, and
+    says so before its mailbox is full again, with and without versions among its messages."""
+    left = rf.Actors.of(Worker, 1, name="left", mailbox=mailbox, placement=placement)
+    right = rf.Actors.of(Worker, 1, name="right", mailbox=mailbox, placement=placement)
+
+    def branch(ours: rf.Actors, others: rf.Actors) -> rf.Flow[Any]:
+        items = rf.from_actors(ours).gather_async()
+        items = items.for_each(SendEach(others, times=mailbox + 2, method="tell"))
+        return items.for_each(SendEach(others, method="tell", versioned=True))
+
+    flow = rf.Union(branch(left, right), branch(right, left))
+    with flow.run(engine) as run:
+        assert len(list(islice(run, 60))) == 60
+        assert run.ledger().balanced
+
+
 @pytest.mark.parametrize("mailbox", [0, -1, 2.5, True, "many"])
 def test_a_mailbox_takes_at_least_one_message(mailbox):
     """A mailbox that takes nothing, or no count at all, is refused when the group is written."""

@@ -434,6 +434,9 @@ class Worker:
     def text(self) -> str:
         return ""
 
+    def needy(self, x: int) -> int:
+        return x
+
     def untold(self):  # type: ignore[no-untyped-def]
         return 1
 

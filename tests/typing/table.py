@@ -191,6 +191,14 @@ REFUSED = {
         "gives str",
         static=False,
     ),
+    "a method of actors itself": Refused(
+        "rf.from_actors(rf.Actors.of(Worker, 2), Worker.text).for_each(double)", "gives str"
+    ),
+    "a method that needs more": Refused(
+        "rf.from_actors(rf.Actors.of(Worker, 2), 'needy')",
+        "Worker.needy has the parameters (self, x: ",
+        static=False,
+    ),
     "actors of a generic class": Refused(
         "rf.from_actors(rf.Actors.of(Texts, 2)).for_each(double)", "gives str", static=False
     ),
@@ -409,6 +417,7 @@ ACCEPTED = {
     "empty lists among items": "rf.from_items([[], [1]]).flatten().for_each(double)",
     "iterators": "rf.from_iterators([countdown, countdown]).for_each(double)",
     "actors": "rf.from_actors(rf.Actors.of(Worker, 2)).for_each(double)",
+    "a method itself": "rf.from_actors(rf.Actors.of(Worker, 2), Worker.text).for_each(length)",
     "without annotation": 'rf.from_actors(rf.Actors.of(Worker, 2), "untold").for_each(length)',
     "actors of a generic class": "rf.from_actors(rf.Actors.of(Texts, 2)).for_each(length)",
     # reinforcement learning

@@ -52,7 +52,7 @@ class Config(ContinuousConfig):
         return wrong
 
 
-TUNED: dict[str, dict[str, Any]] = {"Pendulum-v1": {"hidden": (64, 64), "lr": 1e-3}}
+TUNED: dict[str, dict[str, Any]] = {"Pendulum-v1": {"hidden": (64, 64), "lr": 1e-3, "tau": 0.01}}
 """settings for environments that the defaults do not suit"""
 
 

@@ -153,7 +153,7 @@ class CheckpointStore:
         return ForeignCheckpoint(
             f"{self.directory} is for checkpoints of run {self.run}, and holds only those of "
             f"another: {', '.join(foreign)}. Put back the run's own, go on in the directory they "
-            "came from, or take them over: resume(directory, adopt=True)."
+            "came from, or take them over: `resume --adopt`, or adopt=True."
         )
 
     # -- the directory -------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from rillflow.engines.replies import Reply
 from rillflow.engines.transforms import Outs, make_transform
 from rillflow.errors import EndOfStream, NotReady, UserFailure, describe_exception
 from rillflow.graph.annotations import wants_context
-from rillflow.types import ActorInfo, Header, Provenance, Ref, Source, Versions
+from rillflow.types import ActorInfo, Header, Provenance, Ref
 
 Pack = Callable[[Any], Ref]
 """turns a result into something that can leave the actor"""
@@ -47,14 +47,15 @@ class Host:
         self.info = info
         self.handle_ = handle
         self.actor: Any = None
-        self.versions = Versions()
-        """the newest version that the actor was told on each channel"""
+        self.versions: dict[str, int] = {}
+        """the newest version that the actor was told on each channel; never changed, only
+        replaced"""
         self.dropped: list[tuple[int, str]] = []
         self.counters: dict[str, int] = {}
         self.pipelines: dict[str, Pipeline] = {}
         self.handled = 0
         """how many messages were handled, those included whose handler raised"""
-        self.due = 0
+        self.report_due = 0
         """whether somebody waits to hear of handled messages: 1, when there is nothing else to do;
         2, now"""
         self.interrupted = False
@@ -91,11 +92,11 @@ class Host:
 
     def handle(self, order: Order, payload: Ref | None, pack: Pack) -> Reply | None:
         """Do what an order says; returns the answer, if the order has one."""
-        return self._orders[order[0]](payload, pack, *order[1:])
+        return self._orders[order[0]](order, payload, pack)
 
     def acknowledge(self) -> Reply | None:
         """The report of messages that were handled and not reported yet."""
-        self.due = 0
+        self.report_due = 0
         if self._reported == self.handled and not self._failures:
             return None
         failures, self._failures = tuple(self._failures), []
@@ -117,8 +118,9 @@ class Host:
                 file=sys.stderr,
             )
 
-    def _install(self, payload: Ref | None, pack: Pack, pipeline: str, code: bytes | None) -> None:
+    def _install(self, order: Order, payload: Ref | None, pack: Pack) -> None:
         """Learn a pipeline, from the order or its payload; its callables are the shard's copies."""
+        _, pipeline, code = order
         try:
             if code is None:
                 assert payload is not None
@@ -135,16 +137,9 @@ class Host:
         except BaseException as error:
             self._note(error, pipeline)
 
-    def _tell(
-        self,
-        payload: Ref,
-        pack: Pack,
-        method: str,
-        spread: bool,
-        channel: str | None,
-        version: int | None,
-    ) -> None:
+    def _tell(self, order: Order, payload: Ref, pack: Pack) -> None:
         """Handle a message."""
+        _, method, spread, channel, version = order
         self.handled += 1
         try:
             target = getattr(self.actor, method, None)
@@ -155,16 +150,18 @@ class Host:
             value = payload.get()
             target(*value) if spread else target(value)
             if channel is not None and version is not None:
-                self.versions = Versions({**self.versions, channel: version})
-                self.due = self.due or 1
+                self.versions = {**self.versions, channel: version}
+                self.report_due = self.report_due or 1
         except BaseException as error:
             self._note(error, method)
-        self._bytes += getattr(payload, "nbytes", 0)
+        if channel is None:  # else nobody waits for the bytes to be handled
+            self._bytes += getattr(payload, "nbytes", 0)
         if self.handled - self._reported >= self._often or self._bytes >= MANY_BYTES // 4:
-            self.due = 2
+            self.report_due = 2
 
-    def _call(self, payload: Ref, pack: Pack, number: int, method: str) -> Reply:
+    def _call(self, order: Order, payload: Ref, pack: Pack) -> Reply:
         """Answer a question of the driver: state, or a method of the actor."""
+        _, number, method = order
         try:
             argument = payload.get()
             if method == "invoke":
@@ -182,18 +179,11 @@ class Host:
             self._note_interrupt(error)
             header = Header(handled=self.handled, failure=describe_exception(error, method))
             packed = None
-        return self._done(number, header, packed)
+        return self._done(number, tuple(header), packed)
 
-    def _request(
-        self,
-        payload: Ref | None,
-        pack: Pack,
-        number: int,
-        pipeline: str,
-        seq: int,
-        sources: Sequence[Source],
-    ) -> Reply:
+    def _request(self, order: Order, payload: Ref | None, pack: Pack) -> Reply:
         """Make the next item, or items; whatever happens, say what became of every request."""
+        _, number, pipeline, seq, sources = order
         wall, cpu = time.perf_counter(), time.thread_time()
         times: list[float] = []
         line: Pipeline | None = None
@@ -204,7 +194,7 @@ class Host:
         metrics: dict[str, Any] | None = None
         try:
             line = self.pipelines[pipeline]
-            over = line.ended()
+            over = line.ended() if line.may_end else 0
             made = EndOfStream if over else self._source(line, payload, tuple(sources))
             if made is EndOfStream:
                 ended, items = True, line.flush(over)
@@ -212,10 +202,11 @@ class Host:
                 not_ready = True
             else:
                 items = line.chain(made, seq, times, wall)
-                over = line.ended()
+                over = line.ended() if line.may_end else 0
                 if over:
                     ended, items = True, items + line.flush(over)
-            metrics = self._metrics()
+            if self.counters or self._pop_metrics is not None:
+                metrics = self._metrics()
             if items:
                 packed = pack(items[0][0] if len(items) == 1 else [item for item, _ in items])
         except Failed as failed:
@@ -225,8 +216,9 @@ class Host:
             lost = [mark for _, marks in items for mark in marks]
             failure = self._failed(error, "", lost, line, seq)
             items, ended = [], False
-        header = Header(
-            tuple([marks for _, marks in items]),
+        one = len(items) == 1
+        fields = (  # as in `Header`, which takes longer to make than to send
+            (items[0][1],) if one else tuple([marks for _, marks in items]),
             tuple(self.dropped),
             () if line is None else line.kept(items, self.dropped),
             ended,
@@ -239,7 +231,7 @@ class Host:
             failure,
         )
         self.dropped.clear()
-        return self._done(number, header, packed if items else None)
+        return self._done(number, fields, packed if items else None)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -286,10 +278,10 @@ class Host:
             self.counters = {}
         return metrics or None
 
-    def _done(self, number: int, header: Header, payload: Ref | None) -> Reply:
+    def _done(self, number: int, fields: tuple[Any, ...], payload: Ref | None) -> Reply:
         self._reported, self._bytes = self.handled, 0
-        self.due = 2 if self._failures else 0
-        return ("done", number, tuple(header)), payload
+        self.report_due = 2 if self._failures else 0
+        return ("done", number, fields), payload
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -308,7 +300,7 @@ class Host:
     def _set_state(self, state: dict[str, Any]) -> None:
         if state["remembers"]:
             self.actor.set_state(state["actor"])
-        self.versions = Versions(state["versions"])
+        self.versions = dict(state["versions"])
         for name, states in state["pipelines"].items():
             line = self.pipelines.get(name)
             if line is not None:
@@ -321,7 +313,7 @@ class Host:
         """A message has no answer: keep the exception of its handler for the next report."""
         self._note_interrupt(error)
         self._failures.append(describe_exception(error, operator))
-        self.due = 2
+        self.report_due = 2
 
     def _note_interrupt(self, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.engines.transforms import Marks
 from rillflow.errors import BuildError
-from rillflow.types import Provenance, Source
+from rillflow.types import Provenance, Source, Versions
 
 if TYPE_CHECKING:
     from rillflow.engines.host import Host
@@ -66,7 +66,7 @@ class Accounts:
         pass  # the driver counts how often each number comes back
 
     def context(self, marks: Marks) -> HostContext:
-        info, versions = self.host.info, self.host.versions
+        info, versions = self.host.info, Versions(self.host.versions)
         self.ctx.provenance = tuple(Source(info.name, info.incarnation, s, versions) for s in marks)
         return self.ctx
 

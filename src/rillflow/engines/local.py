@@ -22,14 +22,14 @@ from typing import Any
 from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Port
 from rillflow.engines.local_memory import ran_out
 from rillflow.engines.local_process import Process, kill_group, wait_for
-from rillflow.engines.local_wire import make_ref
-from rillflow.engines.packing import pack
+from rillflow.engines.local_wire import packed
 from rillflow.engines.replies import event_of
 from rillflow.engines.same_process import SameProcess
 from rillflow.errors import EngineError
-from rillflow.types import Header, Ref
+from rillflow.types import Ref
 
 _new: Any = tuple.__new__
+_OUT = select.EPOLLOUT
 _GRACE = 0.5
 """seconds an actor has to close itself before its process group is killed"""
 
@@ -94,11 +94,11 @@ class Local(Engine):
             self._watched[fd] = process
         who = dataclasses.astuple(spec.info)
         order = ("start", who, spec.mailbox, list(sys.path), os.getcwd())
-        process.send(order, make_ref(pack((spec.code, spec.handle))))
+        process.send(order, packed((spec.code, spec.handle)))
         return process
 
     def put(self, value: Any) -> Ref:
-        return make_ref(pack(value))
+        return packed(value)
 
     def inline_busy(self) -> dict[str, float]:
         return dict(self._here.busy)
@@ -130,19 +130,18 @@ class Local(Engine):
 
     def _collect(self, ready: list[tuple[int, int]]) -> list[Event]:
         """Everything that has come from processes and threads."""
-        events = self._events
+        events, taken, watched = self._events, [], self._watched
+        while events:  # threads may add events meanwhile
+            taken.append(events.popleft())
         for fd, mask in ready:
-            process = self._watched.get(fd)
+            process = watched.get(fd)
             if process is None:
                 self._drain_wakeups()
             elif not process.closed:
-                if mask & select.EPOLLOUT:
+                if mask & _OUT:
                     self._set_interest(process, process.flush())
-                if mask & ~select.EPOLLOUT:
-                    self._receive(process, fd == process.pidfd)
-        taken = []
-        while events:  # threads may add events meanwhile
-            taken.append(events.popleft())
+                if mask & ~_OUT:
+                    self._receive(process, fd == process.pidfd, taken)
         return taken
 
     def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
@@ -177,9 +176,7 @@ class Local(Engine):
             self._closed = True
         processes = [*self._processes.values(), *self._leaving]
         for process in processes:
-            with contextlib.suppress(OSError):
-                process.socket.setblocking(False)
-                process.sender.packet([(("stop",), None)]).send(process.socket)
+            process.say_stop()
         wait_for(processes, _GRACE)
         for process in processes:
             kill_group(process)
@@ -202,32 +199,28 @@ class Local(Engine):
             process.interest = interest
             self._epoll.modify(process.fd, interest)
 
-    def _receive(self, process: Process, died: bool) -> None:
+    def _receive(self, process: Process, died: bool, events: list[Event]) -> None:
         """Take all that has come from a worker; at the end of its life, report the loss."""
-        name, incarnation, events = process.name, process.incarnation, self._events
+        name, incarnation = process.name, process.incarnation
         try:
             while (replies := process.receiver.receive()) is not None:
-                answered = False
-                for reply in replies:
-                    meta, payload = reply
+                for meta, payload in replies:
                     if meta[0] == "done":  # as `event_of`, without the call
-                        answered = True
-                        process.due -= 1
-                        header = _new(Header, meta[2])
-                        done = (name, incarnation, meta[1], header, payload)
+                        process.unanswered -= 1
+                        done = (name, incarnation, meta[1], meta[2], payload)
                         events.append(_new(Completed, done))
                     else:
-                        events.append(event_of(name, incarnation, reply))
-                if answered and process.due <= 0 and not died:
+                        events.append(event_of(name, incarnation, (meta, payload)))
+                if process.unanswered <= 0 and meta[0] == "done" and not died:
                     return  # no answer is due: to receive again would only say "not now"
         except BlockingIOError:
             if not died:
                 return
         except ConnectionResetError:
             died = True
-        self._lost(process)
+        self._lost(process, events)
 
-    def _lost(self, process: Process) -> None:
+    def _lost(self, process: Process, events: list[Event]) -> None:
         self._forget(process)
         wait_for([process], 0.2)  # a socket may close a moment before its process ends
         code = process.process.poll()
@@ -239,7 +232,7 @@ class Local(Engine):
             else f"exited with code {code}"
         )
         if not process.leaving:
-            self._events.append(Lost(process.name, process.incarnation, f"its process {how}"))
+            events.append(Lost(process.name, process.incarnation, f"its process {how}"))
         process.close()
 
     def _forget(self, process: Process) -> None:

@@ -12,20 +12,17 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from rillflow.engines.contract import ActorSpec, Order, Port
-from rillflow.engines.local_memory import ShmRef, ran_out
+from rillflow.engines.local_memory import ran_out
 from rillflow.engines.local_wire import (
     AT_ONCE,
-    Message,
     Packet,
     Receiver,
     Sender,
-    make_ref,
     make_room,
+    packed,
 )
-from rillflow.engines.packing import PackedRef, pack
 from rillflow.types import Ref
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -57,8 +54,7 @@ class Process(Port):
         self._send = self.socket.send
         self.receiver = Receiver(self.socket)
         self.sender = Sender()
-        self.collected: list[Message] = []
-        self.due = 0
+        self.unanswered = 0
         """requests and calls that the process has not answered"""
         self.outbox: deque[Packet] = deque()
         """packets for which the socket had no room"""
@@ -96,16 +92,17 @@ class Process(Port):
         """Collect an order; all orders of one step leave together and wake the worker once."""
         if self.closed:
             return
-        if payload is not None and type(payload) is not PackedRef and type(payload) is not ShmRef:
-            payload = make_ref(pack(payload.get()))
-        if not self.collected:
+        sender = self.sender
+        if not sender.table:
             self._dirty.append(self)
-        self.collected.append((order, payload))
+        if payload is None:
+            sender.table.append((order, None))
+        else:
+            sender.add(order, payload)
         if order[0] in _ANSWERED:
-            self.due += 1
+            self.unanswered += 1
 
-    def pack(self, value: Any) -> Ref:
-        return make_ref(pack(value))
+    pack = staticmethod(packed)
 
     def kill(self) -> None:
         if not self.closed:
@@ -123,11 +120,11 @@ class Process(Port):
 
     def send_collected(self) -> bool:
         """Send what was collected; True: the socket has no room for some of it."""
-        collected, self.collected = self.collected, []
-        if self.closed:
+        sender = self.sender
+        if not sender.table:
             return False
-        if not self.outbox and len(collected) <= AT_ONCE:
-            data, keep = self.sender.encode(collected)
+        if not self.outbox and len(sender.table) <= AT_ONCE:
+            data, keep = sender.take()
             if not keep:
                 try:
                     self._send(data)  # the usual case: nothing waits, and there is room
@@ -136,8 +133,16 @@ class Process(Port):
                     pass
             self.outbox.append(Packet(data, keep))
         else:
-            self.outbox.extend(self.sender.packets(collected))
+            self.outbox.extend(sender.packets())
         return self.flush()
+
+    def say_stop(self) -> None:
+        """Have the process close itself, instead of doing what has not been sent."""
+        self.sender.clear()
+        self.sender.add(("stop",), None)
+        with contextlib.suppress(OSError):
+            self.socket.setblocking(False)
+            Packet(*self.sender.take()).send(self.socket)
 
     def flush(self) -> bool:
         """Send what the socket takes; True: some of it has to wait for room."""
@@ -158,7 +163,7 @@ class Process(Port):
             self.socket.close()
             os.close(self.pidfd)
             os.close(self.lifeline)
-            self.collected.clear()
+            self.sender.clear()
             self.outbox.clear()
 
 

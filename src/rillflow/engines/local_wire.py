@@ -5,9 +5,9 @@ carried along as bytes if small, else as a block of shared memory whose descript
 packet. The layout of a payload is sent once and numbered on both sides; afterwards its number is
 enough. Bytes of a payload are never looked into on the way.
 
-A packet is one marshalled (or, if something in it needs that, pickled) list of
+A packet is one marshalled (or, if something in it needs that, pickled) list of entries
 
-    (meta,)                      a message without a payload
+    (meta, None)                 a message without a payload
     (meta, layout, parts)        a small one: bytes of each part
     (meta, layout, None, lengths)   a large one: the next descriptor of the packet
 """
@@ -23,12 +23,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from rillflow.engines.local_memory import ShmRef, ran_out, share, write_block
-from rillflow.engines.packing import Layout, PackedRef
+from rillflow.engines.packing import QUICK, SMALL, Layout, PackedRef, pack
 from rillflow.types import Ref
 
 Message = tuple[tuple[Any, ...], Ref | None]
+Entry = tuple[Any, ...]
 
-INLINE = 64 * 1024
+INLINE = SMALL
 """payloads up to this size travel in the packet itself; weights of small networks do"""
 _LARGEST = 160 * 1024
 """a packet must fit in the default socket buffer of Linux"""
@@ -39,22 +40,23 @@ _ROOM = 1 << 20
 _MOST_FDS = 64
 _MOST_LAYOUTS = 256
 """layouts that two sides number; more than these, as of items of every length, are sent in full"""
-_PLAIN, _PICKLED, _IN_BLOCK = b"\0", b"\1", b"\2"
+_LIST = ord("[")
+"""the first byte of a marshalled list; a pickle begins with another"""
+_IN_BLOCK = b"\0"
+"""the packet is in the last block that travels with it"""
 _TRUNCATED = int(socket.MSG_CTRUNC)
 """an int: an enum takes longer to look at than the packet"""
 
 
-def make_ref(packed: PackedRef) -> PackedRef | ShmRef:
-    """A reference that can be sent any number of times, serialised once."""
-    parts, size = packed.parts, 0
+def packed(value: Any, *, by_value: bool = True) -> PackedRef | ShmRef:
+    """A reference to a value that can be sent any number of times, serialised once."""
+    ref = pack(value, by_value=by_value)
+    parts, size = ref.parts, 0
+    if len(parts) == 1 and type(parts[0]) is bytes and len(parts[0]) <= INLINE:
+        return ref  # the usual case: nothing to add up, nothing to copy
     for part in parts:
         size += len(part) if type(part) is bytes else part.nbytes
-    if size > INLINE:
-        return share(packed)
-    for index, part in enumerate(parts):
-        if type(part) is not bytes:
-            parts[index] = part.tobytes()
-    return packed
+    return share(ref) if size > INLINE else ref.detached()
 
 
 class Packet:
@@ -76,70 +78,98 @@ class Packet:
 
 
 class Sender:
-    """Makes the packets of one direction of one connection."""
+    """Makes the packets of one direction of one connection: `add` messages, then `take` them."""
+
+    __slots__ = ("_numbers", "keep", "table")
 
     def __init__(self) -> None:
         self._numbers: dict[Layout, int] = {}
+        self.table: list[Entry] = []
+        """messages that wait for the next packet"""
+        self.keep: list[ShmRef] = []
+        """blocks of shared memory that travel beside them, in order"""
 
-    def packet(self, messages: list[Message]) -> Packet:
-        """These messages as one packet."""
-        return Packet(*self.encode(messages))
+    def add(self, meta: tuple[Any, ...], payload: Ref | None) -> None:
+        """A further message for the next packet."""
+        if payload is None:
+            self.table.append((meta, None))
+        elif type(payload) is PackedRef:
+            number = self._numbers.get(payload.layout)
+            layout: int | Layout = self._teach(payload.layout) if number is None else number
+            self.table.append((meta, layout, payload.parts))
+        elif type(payload) is ShmRef:
+            number = self._numbers.get(payload.layout)
+            layout = self._teach(payload.layout) if number is None else number
+            self.table.append((meta, layout, None, payload.lengths))
+            self.keep.append(payload)
+        else:
+            self.add(meta, packed(payload.get()))
 
-    def encode(self, messages: list[Message]) -> tuple[bytes, list[ShmRef]]:
-        """These messages as the bytes of one packet, and what travels beside them."""
-        numbers = self._numbers
-        agreed = len(numbers)
-        keep: list[ShmRef] = []
-        table: list[tuple[Any, ...]] = []
-        for meta, payload in messages:
-            if payload is None:
-                table.append((meta,))
-                continue
-            layout: Any = payload.layout  # type: ignore[attr-defined]
-            number = numbers.get(layout)
-            if number is not None:
-                layout = number
-            elif len(numbers) < _MOST_LAYOUTS:
-                numbers[layout] = len(numbers)
-            if type(payload) is PackedRef:
-                table.append((meta, layout, payload.parts))
-            else:
-                assert type(payload) is ShmRef
-                table.append((meta, layout, None, payload.lengths))
-                keep.append(payload)
+    def _teach(self, layout: Layout) -> Layout:
+        """A layout that has no number is sent in full, and has one afterwards."""
+        if len(self._numbers) < _MOST_LAYOUTS:
+            self._numbers[layout] = len(self._numbers)
+        return layout
+
+    def clear(self) -> None:
+        """No message waits any more."""
+        self._forget(self.table)
+        self.table, self.keep = [], []
+
+    def take(self) -> tuple[bytes, list[ShmRef]]:
+        """The messages that wait, as the bytes of one packet, and what travels beside them.
+
+        Where that fails none of them waits any more.
+        """
+        table, keep = self.table, self.keep
+        self.table, self.keep = [], []
         try:
             # both ends are the same Python, and most messages are numbers, names and bytes
-            data = _PLAIN + marshal.dumps(table)
+            data = marshal.dumps(table, QUICK)
         except ValueError:
-            try:
-                data = _PICKLED + pickle.dumps(table, 5)
-            except BaseException:  # nothing leaves: the other side has learned no layout either
-                for layout in list(numbers)[agreed:]:
-                    del numbers[layout]
-                raise
+            data = self._pickled(table)
         if len(data) >= _LARGEST:
-            fd, lengths = write_block([data])
-            keep.append(ShmRef(fd, (), lengths))
-            data = _IN_BLOCK
+            data = self._block(data, keep)
         return data, keep
 
-    def packets(self, messages: list[Message]) -> Iterator[Packet]:
-        """As few packets as fit, in order."""
-        if len(messages) <= AT_ONCE:
-            yield self.packet(messages)
-            return
-        batch: list[Message] = []
-        size = 0
-        for message in messages:
-            payload = message[1]
-            cost = payload.nbytes if type(payload) is PackedRef else 0
+    def packets(self) -> Iterator[Packet]:
+        """The messages that wait, in as few packets as fit, in order."""
+        table, keep = self.table, self.keep
+        self.table, self.keep = [], []
+        batch: list[Entry] = []
+        size = blocks = 0
+        for entry in table:
+            cost = sum(map(len, entry[2])) if len(entry) == 3 else 0
             if batch and (size + cost > 2 * INLINE or len(batch) >= _MOST_FDS - 1):
-                yield self.packet(batch)
-                batch, size = [], 0
-            batch.append(message)
+                self.table, self.keep, keep = batch, keep[:blocks], keep[blocks:]
+                yield Packet(*self.take())
+                batch, size, blocks = [], 0, 0
+            batch.append(entry)
             size += cost
+            blocks += len(entry) == 4
+        self.table, self.keep = batch, keep
         if batch:
-            yield self.packet(batch)
+            yield Packet(*self.take())
+
+    def _pickled(self, table: list[Entry]) -> bytes:
+        try:
+            return pickle.dumps(table, 5)
+        except BaseException:
+            self._forget(table)
+            raise
+
+    def _block(self, data: bytes, keep: list[ShmRef]) -> bytes:
+        """A very large packet travels in a block of its own."""
+        fd, lengths = write_block([data])
+        keep.append(ShmRef(fd, (), lengths))
+        return _IN_BLOCK
+
+    def _forget(self, table: list[Entry]) -> None:
+        """Messages that do not leave teach the other side no layout, nor do those after them."""
+        numbers = self._numbers
+        new = [entry[1] for entry in table if entry[1] in numbers]
+        for layout in list(numbers)[numbers[new[0]] :] if new else ():
+            del numbers[layout]
 
 
 def make_room(sock: socket.socket) -> None:
@@ -163,38 +193,37 @@ class Receiver:
         count, ancillary, flags, _ = self._receive(self._into, self._room)
         if count == 0:
             return None
-        fds: list[int] = []
+        fds: list[int] | None = None
         if ancillary or flags & _TRUNCATED:
             fds = _descriptors(ancillary, flags)
-        kind = self._buffer[0]
-        if kind == _PLAIN[0]:
-            table = marshal.loads(self._view[1:count])
-        elif kind == _IN_BLOCK[0]:
-            block = _read_block(fds.pop())
-            table = _table(block[0], memoryview(block)[1:])
+        if self._buffer[0] == _LIST:
+            table = marshal.loads(self._view[:count])
+        elif self._buffer[0] == _IN_BLOCK[0]:
+            assert fds is not None
+            table = _table(_read_block(fds.pop()))
         else:
-            table = pickle.loads(self._view[1:count])
+            table = _table(self._view[:count])
         layouts = self._layouts
         messages: list[Message] = []
         for entry in table:
-            if len(entry) == 1:
-                messages.append((entry[0], None))
+            if len(entry) == 2:  # nothing was packed: the entry is the message
+                messages.append(entry)
                 continue
-            layout = entry[1]
+            meta, layout, parts = entry[:3]
             if type(layout) is int:
                 layout = layouts[layout]
             elif len(layouts) < _MOST_LAYOUTS:
                 layouts.append(layout)
-            if len(entry) == 3:
-                messages.append((entry[0], PackedRef(layout, entry[2])))
+            if parts is not None:
+                messages.append((meta, PackedRef(layout, parts)))
             else:
-                messages.append((entry[0], ShmRef(fds.pop(0), layout, entry[3])))
+                assert fds is not None
+                messages.append((meta, ShmRef(fds.pop(0), layout, entry[3])))
         return messages
 
 
-def _table(kind: int, data: memoryview) -> list[tuple[Any, ...]]:
-    table: list[tuple[Any, ...]]
-    table = marshal.loads(data) if kind == _PLAIN[0] else pickle.loads(data)
+def _table(data: bytes | memoryview) -> list[Entry]:
+    table: list[Entry] = marshal.loads(data) if data[0] == _LIST else pickle.loads(data)
     return table
 
 

@@ -17,8 +17,7 @@ import sys
 from typing import Any, TextIO
 
 from rillflow.engines.host import Host
-from rillflow.engines.local_wire import Receiver, Sender, make_ref
-from rillflow.engines.packing import pack
+from rillflow.engines.local_wire import Packet, Receiver, Sender, packed
 from rillflow.engines.replies import Reply, spoiled
 from rillflow.types import ActorInfo, Ref
 
@@ -116,7 +115,7 @@ class _NamedBytes(io.RawIOBase):
 
 
 def _pack(value: Any) -> Ref:
-    return make_ref(pack(value, by_value=False))
+    return packed(value, by_value=False)
 
 
 class Worker:
@@ -130,22 +129,23 @@ class Worker:
 
     def run(self) -> None:
         """Handle orders until the driver says stop, or is gone."""
+        host = self.host
         while (orders := self.receiver.receive()) is not None:
             for order, payload in orders:
                 if order[0] == "stop":
                     self._close()
                     return
-                if self.host is None:
+                if host is None:
                     assert payload is not None
-                    self.host = self._start(payload, *order[1:])
+                    host = self.host = self._start(payload, *order[1:])
                 else:
-                    reply = self.host.handle(order, payload, _pack)
+                    reply = host.handle(order, payload, _pack)
                     if reply is not None:
                         self.answer(reply)
-                if self.host.due == 2:
-                    self._acknowledge(self.host)
-            if self.host is not None and self.host.due:
-                self._acknowledge(self.host)
+                if host.report_due == 2:
+                    self._acknowledge(host)
+            if host is not None and host.report_due:
+                self._acknowledge(host)
         self._close()
 
     def _close(self) -> None:
@@ -185,11 +185,17 @@ class Worker:
 
     def answer(self, reply: Reply) -> None:
         """Tell the driver; what cannot be sent becomes a failure that can."""
+        sender = self.sender
         try:
-            packet = self.sender.packet([reply])
+            sender.add(*reply)
+            data, keep = sender.take()
         except BaseException as error:
-            packet = self.sender.packet([spoiled(reply, error)])
-        packet.send(self.sock)
+            sender.add(*spoiled(reply, error))
+            data, keep = sender.take()
+        if keep:
+            Packet(data, keep).send(self.sock)
+        else:
+            self.sock.send(data)
 
 
 def main() -> None:

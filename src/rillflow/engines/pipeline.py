@@ -35,6 +35,7 @@ class Pipeline:
         holding = [i for i, (_, step) in enumerate(self.steps) if step.holds]
         # only what was divided, by a transform that holds items or before one, can be in two places
         self._may_part = bool(dividing and holding) and dividing[0] <= holding[-1]
+        self.may_end = any(step.ends for _, step in self.steps)
 
     def ended(self) -> int:
         """How many transforms there are up to the last that takes no more; 0: none has ended."""

@@ -32,7 +32,7 @@ class RayActor(Port):
         """orders that have not left yet, with their payloads"""
         self.lossy = False
         """whether an order in the outbox points to data that may be lost on the way"""
-        self.due: deque[int] = deque()
+        self.unanswered: deque[int] = deque()
         """requests that have not been answered, in the order they were made"""
         self.early: dict[int, list[Event]] = {}
 
@@ -43,7 +43,7 @@ class RayActor(Port):
             self.outbox.append((order, payload))
             meta, sent = self._collected()
             header, item = self._work.remote(meta, *sent)
-            self.due.append(order[1])
+            self.unanswered.append(order[1])
             self.engine.when_done(header, self, self.engine.answered, order[1], item)
             return
         if not self.outbox:
@@ -87,8 +87,8 @@ class RayActor(Port):
             return events
         self.early[request] = events
         ready: list[Event] = []
-        while self.due and self.due[0] in self.early:
-            ready += self.early.pop(self.due.popleft())
+        while self.unanswered and self.unanswered[0] in self.early:
+            ready += self.early.pop(self.unanswered.popleft())
         return ready
 
 

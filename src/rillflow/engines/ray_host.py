@@ -136,7 +136,7 @@ class RayHost:
     def _report(self) -> None:
         """What the driver waits to hear, and no answer says, goes out by the watch call."""
         host = self._actor
-        if host.due:
+        if host.report_due:
             reply = host.acknowledge()
             if reply is not None:
                 with self._lock:

@@ -28,7 +28,7 @@ def event_of(name: str, incarnation: int, reply: Reply) -> Event:
     meta, payload = reply
     kind = meta[0]
     if kind == "done":
-        return Completed(name, incarnation, meta[1], Header(*meta[2]), payload)
+        return Completed(name, incarnation, meta[1], meta[2], payload)
     if kind == "told":
         return Told(name, incarnation, meta[1], meta[2])
     if kind == "started":

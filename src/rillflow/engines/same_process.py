@@ -72,7 +72,7 @@ class ThreadActor(_Here):
             return
         while (job := self.inbox.get()) is not None and self.alive:
             self.say(host.handle(*job, _answer))
-            if host.due == 2 or (host.due and self.inbox.empty()):
+            if host.report_due == 2 or (host.report_due and self.inbox.empty()):
                 self.say(host.acknowledge())
         host.close()
 
@@ -102,7 +102,7 @@ class InlineActor(_Here):
             self.alive = self.construct()
             return
         self.say(self.host.handle(*job, _answer))
-        if self.host.due:
+        if self.host.report_due:
             self.say(self.host.acknowledge())
 
 

@@ -252,12 +252,12 @@ class Sim(Engine):
             if order[0] == "install":
                 self._learn_names(actor, order[1])
         self._say(actor, reply)
-        if host.due:
+        if host.report_due:
             self._acknowledge(actor)
 
     def _acknowledge(self, actor: SimActor) -> None:
         """Report handled messages: at once if somebody waits for it, else when there is time."""
-        urgent = actor.host.due == 2
+        urgent = actor.host.report_due == 2
         if urgent or not actor.inbox:
             reply = actor.host.acknowledge()
             if reply is not None:
@@ -329,7 +329,7 @@ class Sim(Engine):
             self._time.at(arrival, lambda: self._ready.append(actor.answers.popleft()))
         else:
             self._ready.append(answer)
-        if actor.host.due:  # a message before this request has failed
+        if actor.host.report_due:  # a message before this request has failed
             self._acknowledge(actor)
 
     # -- faults --------------------------------------------------------------------------------
@@ -368,8 +368,7 @@ def with_times(answer: Event, wall: float, cpu: float) -> Event:
     """The answer with virtual durations in place of the real ones."""
     if not isinstance(answer, Completed):
         return answer
-    actor, incarnation, request, h, payload = answer
-    scale = wall / (sum(h.op_times) or 1.0)
-    times = tuple([t * scale for t in h.op_times])
-    header = h._replace(wall=wall, cpu=cpu, op_times=times)
-    return Completed(actor, incarnation, request, header, payload)
+    header = answer.header
+    scale = wall / (sum(header.op_times) or 1.0)
+    times = tuple([t * scale for t in header.op_times])
+    return answer._replace(fields=tuple(header._replace(wall=wall, cpu=cpu, op_times=times)))

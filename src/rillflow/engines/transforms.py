@@ -51,6 +51,8 @@ class Transform:
     """whether the transform may keep items for later"""
     divides = False
     """whether several items may come of one"""
+    ends = False
+    """whether the transform may take no more items at some time"""
     ended = False
 
     def __init__(
@@ -236,29 +238,30 @@ class Limit(Transform):
     """The first n, then the end."""
 
     reads = False
+    ends = True
 
     def __init__(
         self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
     ) -> None:
         super().__init__(node, fn, accounts, seed)
-        self.left = node["n"]
+        self.remaining = node["n"]
 
     @property
     def ended(self) -> bool:  # type: ignore[override]
-        return bool(self.left <= 0)
+        return bool(self.remaining <= 0)
 
     def feed(self, value: Any, marks: Marks) -> Outs:
-        if self.left <= 0:
+        if self.remaining <= 0:
             self.accounts.drop(marks, "limit")
             return []
-        self.left -= 1
+        self.remaining -= 1
         return [(value, marks)]
 
     def get_state(self) -> State:
-        return {"fn": None, "inside": [], "own": self.left}
+        return {"fn": None, "inside": [], "own": self.remaining}
 
     def set_state(self, state: State) -> None:
-        self.left = state["own"]
+        self.remaining = state["own"]
 
 
 class ZipWithSource(Transform):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from rillflow.callables import label_of
 from rillflow.errors import BuildError, EndOfStream
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.graph.annotations import UNKNOWN, method_type, output_type
 from rillflow.graph.handles import Actors
-from rillflow.graph.neighbours import either_of
+from rillflow.graph.neighbours import either_of, require_no_arguments
 from rillflow.graph.node import Node
 from rillflow.graph.values import type_of_iterable, type_of_values
 from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
@@ -20,9 +20,27 @@ from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
 T = TypeVar("T")
 
 
+@overload
+def from_actors(
+    actors: Actors,
+    method: Callable[[Any], T],
+    *,
+    concat: Callable[[list[Any]], Any] | None = None,
+    name: str | None = None,
+    label: str | None = None,
+) -> ParallelFlow[T]: ...
+@overload
 def from_actors(
     actors: Actors,
     method: str = "next",
+    *,
+    concat: Callable[[list[Any]], Any] | None = None,
+    name: str | None = None,
+    label: str | None = None,
+) -> ParallelFlow[Any]: ...
+def from_actors(
+    actors: Actors,
+    method: str | Callable[[Any], Any] = "next",
     *,
     concat: Callable[[list[Any]], Any] | None = None,
     name: str | None = None,
@@ -38,9 +56,16 @@ def from_actors(
     ...     def next(self): self.n += 1; return self.n
     >>> from_actors(Actors.of(Counter, 2)).take(4, engine="sim")
     [1, 1, 2, 2]
+
+    The method may be given itself, so that a type checker knows what it returns.
+
+    >>> from_actors(Actors.of(Counter, 2), Counter.next)
+    ParallelFlow(from_actors(Counter.next))
     """
     if not isinstance(actors, Actors):
         raise BuildError(f"from_actors takes a group made by Actors.of(...); got {actors!r}.")
+    if not isinstance(method, str):
+        method = label_of(method)
     made = _made_by(actors.factory)
     target = getattr(made, method, None)
     if isinstance(actors.factory, type) and not callable(target):
@@ -48,6 +73,7 @@ def from_actors(
             f"from_actors: {label_of(actors.factory)} has no method {method!r} to make items with. "
             "Define it, or name another with method=..."
         )
+    require_no_arguments(made, method)
     gives = method_type(made, method) if callable(target) else UNKNOWN
     node = Node(
         kind="actors",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -16,8 +17,9 @@ from rillflow.graph.annotations import (
     signature_of,
     wants_context,
 )
-from rillflow.graph.generics import arguments_as, limits_of, options_of, united
+from rillflow.graph.generics import arguments_as, options_of, united
 from rillflow.graph.handles import ActorHandle
+from rillflow.graph.type_names import has_actor, name_of
 from rillflow.types import Ref
 
 _RULE = "the types of two neighbours must agree"
@@ -64,6 +66,21 @@ def require_one_item(fn: Callable[..., Any], consumer: str) -> None:
             f"an operator is called with one item: {needed} but {consumer!r} has the parameters "
             f"{signature}: {error}. Fix the others with functools.partial or a lambda, or take "
             "them from the item."
+        ) from None
+
+
+def require_no_arguments(cls: Any, method: str) -> None:
+    """Refuse a method as a source that cannot be called with nothing but its actor."""
+    function = inspect.getattr_static(cls, method, None)
+    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+        return
+    signature = inspect.signature(function)
+    try:
+        signature.bind("self")
+    except TypeError as error:
+        raise BuildError(
+            f"a source's method is called without arguments, but {cls.__name__}.{method} has the "
+            f"parameters {signature}: {error}. Give them to the constructor of the actor."
         ) from None
 
 
@@ -203,59 +220,9 @@ def _way_out(given: Any, wanted: Any) -> str:
     rest = [option for option in options if option is not types.NoneType]
     if rest and len(rest) < len(options) and all(agrees(option, wanted) for option in rest):
         return "Filter None out between them: .filter(lambda item: item is not None)."
-    if _has_actor(given):
+    if has_actor(given):
         if agrees(typing.get_args(given)[1], wanted):
             return "Leave .zip_with_source_actor() out, or take an (actor, item) pair."
-    elif agrees(pair_of(given), wanted) and any(
-        _has_actor(option) for option in options_of(wanted)
-    ):
+    elif agrees(pair_of(given), wanted) and any(has_actor(option) for option in options_of(wanted)):
         return "Put .zip_with_source_actor() between them to pass on (actor, item) pairs."
     return ""
-
-
-def _has_actor(annotation: Any) -> bool:
-    arguments = typing.get_args(annotation)
-    pair = typing.get_origin(annotation) is tuple and len(arguments) == 2
-    return pair and any(option is ActorHandle for option in options_of(arguments[0]))
-
-
-def name_of(annotation: Any) -> str:
-    """How a type is written in a message, by short names.
-
-    >>> name_of(int | None), name_of(list[Ref])
-    ('int | None', 'list[Ref]')
-    """
-    if isinstance(annotation, Filtered):
-        return name_of(annotation.whole)
-    if annotation in (None, types.NoneType):
-        return "None"
-    if isinstance(annotation, typing.TypeVar) and (limits := limits_of(annotation)):
-        return name_of(united(limits))
-    options = options_of(annotation)
-    if len(options) > 1:
-        alone = [o for o in options if not _is_pair(o, options)]
-        return " | ".join(name_of(option) for option in alone)
-    arguments = typing.get_args(annotation)
-    origin = typing.get_origin(annotation)
-    if origin is typing.Literal:
-        return f"Literal[{', '.join(map(repr, arguments))}]"
-    short = getattr(origin or annotation, "__name__", None)
-    if short is None:
-        return str(annotation)
-    if not arguments:
-        return str(short)
-    return f"{short}[{', '.join(_argument(one) for one in arguments)}]"
-
-
-def _argument(annotation: Any) -> str:
-    if annotation is Ellipsis:
-        return "..."
-    if isinstance(annotation, list):
-        return f"[{', '.join(_argument(one) for one in annotation)}]"
-    return name_of(annotation)
-
-
-def _is_pair(option: Any, options: Iterable[Any]) -> bool:
-    """Whether an option is another one with its actor, which goes without saying."""
-    inner = options_of(typing.get_args(option)[1]) if _has_actor(option) else ()
-    return bool(inner) and all(one in options for one in inner)

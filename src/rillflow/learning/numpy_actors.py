@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rillflow.learning.numpy_layers import Pass
-from rillflow.learning.numpy_module import NumpyModule
+from rillflow.learning.numpy_module import NumpyModule, filled
 from rillflow.learning.tape import Var
 from rillflow.policies.make import first_weights
 from rillflow.policies.sampling import (
@@ -111,7 +111,7 @@ class Actor(NumpyModule):
     def _backward(self, one: Pass, d_outputs: Floats) -> None:
         add = self._adds(whole=True)
         self._head.backward(one.features, d_outputs, add)
-        self._trunk.backward(one, self._head.d_input(d_outputs), add=add)
+        self._trunk.backward(one, self._trunk.d_features(self._head, d_outputs), add=add)
 
     def _within(self, squeezed: Floats) -> Floats:
         actions: Floats = squeezed.T * self._half + self._middle
@@ -119,6 +119,6 @@ class Actor(NumpyModule):
 
     def _columns_of(self, d_actions: Any, like: Floats) -> Floats:
         """The gradient of what is in -1 ... 1, [width, N], of that of the actions."""
-        rows = np.broadcast_to(np.float32(d_actions), (like.shape[1], *self.spec.actions.shape))
+        rows = filled(d_actions, (like.shape[1], *self.spec.actions.shape))
         columns: Floats = (rows.reshape(like.shape[1], -1) * self._half).T
         return columns

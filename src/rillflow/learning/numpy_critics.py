@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.learning.numpy_module import NumpyModule
+from rillflow.learning.numpy_module import NumpyModule, filled
 from rillflow.learning.tape import Var, value_of
 from rillflow.policies.modules import QOfAction, Scalar
 from rillflow.policies.sampling import Array, Floats
@@ -38,13 +38,17 @@ class Critic(NumpyModule):
             gradient = out.pop()
             if gradient is None or not (self.learns or inputs):
                 return
-            d_out = np.broadcast_to(np.float32(gradient), out.value.shape)[..., None, :]
+            d_out = filled(gradient, out.value.shape)[..., None, :]
             add = False
             if self.learns:
                 add = self._adds(whole=True)
                 self._head.backward(one.features, d_out, add)
             d_columns = self._trunk.backward(
-                one, self._head.d_input(d_out), learns=self.learns, add=add, inputs=inputs
+                one,
+                self._trunk.d_features(self._head, d_out),
+                learns=self.learns,
+                add=add,
+                inputs=inputs,
             )
             if inputs:
                 assert d_columns is not None

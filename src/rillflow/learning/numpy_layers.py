@@ -50,10 +50,11 @@ class Linear:
 class Pass:
     """What one pass through the layers remembers until it is gone back over."""
 
-    __slots__ = ("hidden", "x")
+    __slots__ = ("hidden", "rows", "x")
 
-    def __init__(self, hidden: list[Floats]) -> None:
+    def __init__(self, hidden: list[Floats], rows: int) -> None:
         self.x: Floats = _NOTHING
+        self.rows = rows
         self.hidden = hidden
         """what came out of each layer, behind its activation"""
 
@@ -72,15 +73,17 @@ class Layers:
         self._rows = -1
         self._free: list[Pass] = []
         self._used: list[Pass] = []
-        # per layer: the gradient of what came out, and room for the slope of the activation
+        # per layer: the gradient of what came out, room for the slope of the activation, and for
+        # passes that nobody remembers; arrays of this size are costly to allocate each time
         self._d_hidden: list[Floats] = []
         self._slopes: list[Floats] = []
+        self._passing: list[Floats] = []
 
     def forward(self, x: Floats) -> Pass:
         """[inputs, N] to [features, N], remembered until `forget`."""
         if x.shape[-1] != self._rows:
             self._resize(x.shape[-1])
-        one = self._free.pop() if self._free else Pass(self._arrays())
+        one = self._free.pop() if self._free else Pass(self._arrays(self._rows), self._rows)
         self._used.append(one)
         one.x = x
         for linear, out in zip(self.linears, one.hidden, strict=True):
@@ -88,16 +91,24 @@ class Layers:
         return one
 
     def apply(self, x: Floats) -> Floats:
-        """The same, in an array of its own and not remembered."""
-        for linear in self.linears:
-            x = self._activate(linear.forward(x))
+        """The same, not remembered: it is overwritten by the next such pass."""
+        if not self._passing or self._passing[0].shape[-1] != x.shape[-1]:
+            self._passing = self._arrays(x.shape[-1])
+        for linear, out in zip(self.linears, self._passing, strict=True):
+            x = self._activate(linear.forward(x, out))
         return x
 
     def forget(self) -> None:
-        """Passes are over: the next ones write where they did."""
+        """Passes are over: the next ones of as many rows write where they did."""
         if self._used:
-            self._free += self._used
+            self._free += [one for one in self._used if one.rows == self._rows]
             self._used = []
+
+    def d_features(self, head: Linear, d_out: Floats) -> Floats:
+        """The gradient of the features, from that of a head's results; overwritten by the next."""
+        if d_out.shape[-1] != self._rows:
+            self._resize(d_out.shape[-1])
+        return head.d_input(d_out, out=self._d_hidden[-1] if self._d_hidden else None)
 
     def backward(
         self, one: Pass, d: Floats, *, learns: bool = True, add: bool = False, inputs: bool = False
@@ -138,15 +149,13 @@ class Layers:
             np.greater(hidden, _ZERO, out=slope, casting="unsafe")
         d *= slope
 
-    def _arrays(self) -> list[Floats]:
-        return [
-            np.empty((*linear.bias.shape[:-1], self._rows), np.float32) for linear in self.linears
-        ]
+    def _arrays(self, rows: int) -> list[Floats]:
+        return [np.empty((*linear.bias.shape[:-1], rows), np.float32) for linear in self.linears]
 
     def _resize(self, rows: int) -> None:
         self._rows = rows
         self._free = []
-        self._d_hidden, self._slopes = self._arrays(), self._arrays()
+        self._d_hidden, self._slopes = self._arrays(rows), self._arrays(rows)
 
 
 _ZERO, _ONE = np.float32(0), np.float32(1)

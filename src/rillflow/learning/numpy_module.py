@@ -105,3 +105,10 @@ class NumpyModule:
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Copy weights into the network."""
         self.vector(weights, self.parameters)
+
+
+def filled(gradient: Any, shape: tuple[int, ...]) -> Floats:
+    """A gradient as an array, although it may be one number for all entries."""
+    if isinstance(gradient, np.ndarray):
+        return gradient
+    return np.full(shape, gradient, np.float32)

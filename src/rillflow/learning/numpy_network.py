@@ -10,7 +10,7 @@ import numpy as np
 from rillflow.experience.batch import BOOTSTRAP
 from rillflow.learning.numpy_distributions import new_distribution
 from rillflow.learning.numpy_layers import Pass
-from rillflow.learning.numpy_module import NumpyModule
+from rillflow.learning.numpy_module import NumpyModule, filled
 from rillflow.learning.tape import Var
 from rillflow.policies.make import first_weights
 from rillflow.policies.sampling import Array, Floats
@@ -108,7 +108,7 @@ class Network(NumpyModule):
             gradient = out.pop()
             if gradient is None or not self.learns:
                 return
-            d_q = np.broadcast_to(np.float32(gradient), out.value.shape).T
+            d_q = filled(gradient, out.value.shape).T
             add = self._adds(whole=True)
             if self._value_head is None:
                 self._backward(passes, d_q, None, add)
@@ -176,14 +176,15 @@ class Network(NumpyModule):
         d_features = None
         if d_outputs is not None:
             self._action_head.backward(actor.features, d_outputs, add)
-            d_features = self._action_head.d_input(d_outputs)
+            d_features = self._trunk.d_features(self._action_head, d_outputs)
         if self._value_head is not None and d_values is not None:
             d_values = d_values[None]
             self._value_head.backward(critic.features, d_values, add)
-            d_critic = self._value_head.d_input(d_values)
             if self._critic is not None:
+                d_critic = self._critic.d_features(self._value_head, d_values)
                 self._critic.backward(critic, d_critic, add=add)
             else:
+                d_critic = self._value_head.d_input(d_values)
                 d_features = d_critic if d_features is None else np.add(d_features, d_critic)
         if d_features is not None:
             self._trunk.backward(actor, d_features, add=add)

@@ -24,9 +24,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from rillflow.learning.broadcasting import Array as Array
+from rillflow.learning.broadcasting import along, spread, summed_to
+from rillflow.learning.broadcasting import shape_of as shape_of
+
 Number = float | np.floating[Any]
 Back = Callable[[], None]
 
@@ -85,7 +87,7 @@ class Var:
         if isinstance(gradient, np.ndarray):
             shape = shape_of(self.value)
             if gradient.shape != shape:
-                gradient = _summed_to(gradient, shape)
+                gradient = summed_to(gradient, shape)
         self.grad = gradient if self.grad is None else self.grad + gradient
 
     def pop(self) -> Any:
@@ -101,9 +103,9 @@ class Var:
         def back() -> None:
             gradient = out.pop()
             if gradient is not None:
-                self.take(_spread(gradient, out.value, self.value))
+                self.take(spread(gradient, out.value, self.value))
                 if isinstance(other, Var):
-                    other.take(_spread(gradient, out.value, other.value))
+                    other.take(spread(gradient, out.value, other.value))
 
         self.tape.backs.append(back)
         return out
@@ -119,9 +121,9 @@ class Var:
         def back() -> None:
             gradient = out.pop()
             if gradient is not None:
-                self.take(_spread(gradient, out.value, self.value))
+                self.take(spread(gradient, out.value, self.value))
                 if isinstance(other, Var):
-                    other.take(-_spread(gradient, out.value, other.value))
+                    other.take(-spread(gradient, out.value, other.value))
 
         self.tape.backs.append(back)
         return out
@@ -136,9 +138,9 @@ class Var:
         def back() -> None:
             gradient = out.pop()
             if gradient is not None:
-                self.take(_spread(gradient * factor, out.value, value))
+                self.take(spread(gradient * factor, out.value, value))
                 if isinstance(other, Var):
-                    other.take(_spread(gradient * value, out.value, factor))
+                    other.take(spread(gradient * value, out.value, factor))
 
         self.tape.backs.append(back)
         return out
@@ -230,7 +232,7 @@ class Var:
         def back() -> None:
             gradient = out.pop()
             if gradient is not None:
-                self.take(_along(gradient, dim, self.value))
+                self.take(along(gradient, dim, self.value))
 
         self.tape.backs.append(back)
         return out
@@ -256,7 +258,7 @@ class Var:
             if gradient is not None:
                 found = (self.value == np.expand_dims(value, dim)).astype(self.value.dtype)
                 found /= np.add.reduce(found, dim, keepdims=True)
-                self.take(_along(gradient, dim, self.value) * found)
+                self.take(along(gradient, dim, self.value) * found)
 
         self.tape.backs.append(back)
         return out
@@ -368,34 +370,3 @@ def quiet() -> Iterator[None]:
     """Inside, numbers that overflow are not warned of: the learner looks at what came out."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         yield
-
-
-def shape_of(x: Any) -> tuple[int, ...]:
-    """As `np.shape`, which takes ten times as long for one number."""
-    return x.shape if isinstance(x, np.ndarray) else ()
-
-
-def _spread(gradient: Any, out: Any, value: Any) -> Any:
-    """A gradient in the shape of `out`; one number stays one where `value` has that shape, too."""
-    if not isinstance(out, np.ndarray):
-        return gradient
-    if isinstance(gradient, np.ndarray):
-        return gradient if gradient.shape == out.shape else np.broadcast_to(gradient, out.shape)
-    same = isinstance(value, np.ndarray) and value.shape == out.shape
-    return gradient if same else np.broadcast_to(np.float32(gradient), out.shape)
-
-
-def _along(gradient: Any, dim: int | None, like: Any) -> Any:
-    """The gradient of a sum, in the shape of what was summed up; one number stays one."""
-    if dim is None or not isinstance(gradient, np.ndarray):
-        return gradient
-    return np.broadcast_to(np.expand_dims(gradient, dim), like.shape)
-
-
-def _summed_to(gradient: Array, shape: tuple[int, ...]) -> Any:
-    """The inverse of broadcasting an array of this shape."""
-    extra = gradient.ndim - len(shape)
-    if extra:
-        gradient = np.add.reduce(gradient, tuple(range(extra)))
-    axes = tuple(i for i, n in enumerate(shape) if n == 1 and gradient.shape[i] != 1)
-    return np.add.reduce(gradient, axes, keepdims=True) if axes else gradient

@@ -181,8 +181,8 @@ def falling(initial: float, final: float, timesteps: int) -> Callable[[Place, in
     """A line from the first rate to the last, by the steps of all workers.
 
     >>> rate = falling(1.0, 0.1, 1000)
-    >>> rate(Place(), 0), rate(Place(), 500), rate(Place(workers=2), 500)
-    (1.0, 0.55, 0.1)
+    >>> rate(Place(), 0), rate(Place(), 500), rate(Place(workers=2), 250)
+    (1.0, 0.55, 0.55)
     """
 
     def rate(place: Place, steps: int) -> float:

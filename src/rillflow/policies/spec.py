@@ -41,6 +41,8 @@ class PolicySpec:
       before they are squeezed into the bounds of the actions;
     - `"deterministic"`: [N, actions.width], one action each, before it is.
 
+    It is tried before any worker starts (`policies/probe.py`).
+
     If the function has an attribute `state_shape` the module is recurrent: it is called with
     observations [T, B, ...], the state [B, *state_shape] before the first row and `starts` [T, B],
     true where an episode begins, and returns the state after the last row as well.

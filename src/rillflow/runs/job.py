@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
     from rillflow.scheduler.run import Run
 
+_RESTORING = 300.0
+"""seconds in which nobody says anything while a checkpoint is restored, before that is given up"""
 Built = tuple[Workers | MultiAgentWorkers, Any]
 """the workers and the flow of a job"""
 
@@ -110,9 +112,7 @@ def run_job(
     run = flow.run(job.engine, seed=job.seed, on_failure=worker_policy(job.config))
     run.on_fault(_told)
     if keeper is not None and checkpoint is not None:
-        keeper.restore(checkpoint, run, progress, flow)
-        for row in rows_in(keeper.directory.metrics):
-            history.append(row)
+        keeper.restore(checkpoint, run, progress)
 
     def trained_so_far() -> Any:
         return _trained(workers, run, history.rows())
@@ -129,6 +129,7 @@ def run_job(
             run.on_metrics(_noted)
             if keeper is not None:
                 keeper.begin(run, progress, waits, trained_so_far)
+                _go_on_from(checkpoint, keeper, run, flow, waits, history)
             told.on_start(run, flow)
             try:
                 ending = Loop(run, progress, waits, heard, keeper, interrupts, stop).run(job.until)
@@ -147,6 +148,24 @@ def run_job(
         raise
     told.on_end(ending.state)
     return Outcome(trained, ending.state)
+
+
+def _go_on_from(
+    checkpoint: Checkpoint | None,
+    keeper: Keeper,
+    run: Run[Any],
+    flow: Any,
+    waits: Waits,
+    history: History,
+) -> None:
+    """Have a run take its checkpoint, and then the rest of its directory follow."""
+    if checkpoint is None:
+        return
+    with waits.silence(_RESTORING):
+        run.start()
+    keeper.repair(checkpoint, flow)
+    for row in rows_in(keeper.directory.metrics):
+        history.append(row)
 
 
 def _noted(actor: str, seq: int, metrics: Mapping[str, Any]) -> None:

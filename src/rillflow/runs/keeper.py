@@ -8,6 +8,7 @@ will be made again.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from rillflow.rl.metrics import Progress
     from rillflow.scheduler.run import Run
 
+FIRST = 2.0
+"""seconds after which a run is saved for the first time"""
 GIVE_UP_AFTER = 5
 """saves in a row that the disk did not take, before the run fails"""
 PATIENCE = 15.0
@@ -43,7 +46,7 @@ class Keeper:
 
     Args:
         directory: of the run; checkpoints are written to its `checkpoints/`.
-        seconds: between two saves; None: not by time.
+        seconds: between two saves, less at the beginning; None: not by time.
         steps: of the environments between two saves; None: not by steps. On `sim` a run that is
             saved by steps alone can be repeated exactly, with its saves.
         keep: how many checkpoints to keep.
@@ -75,7 +78,7 @@ class Keeper:
         self._new = 0
         """results since this process began: there is something to save"""
         self._off = False
-        self._saved_at = time.monotonic()
+        self._began = self._saved_at = time.monotonic()
         self._saved_steps = 0
 
     # -- going on ------------------------------------------------------------------------------
@@ -87,11 +90,8 @@ class Keeper:
             raise no_checkpoint(self.directory)
         return found
 
-    def restore(self, checkpoint: Checkpoint, run: Run[Any], progress: Progress, flow: Any) -> None:
-        """Bring a run that has not begun, and what is counted, to where the checkpoint was made.
-
-        What else is in the directory follows it, and what had to be repaired there is told.
-        """
+    def restore(self, checkpoint: Checkpoint, run: Run[Any], progress: Progress) -> None:
+        """Bring a run that has not begun, and what is counted, to where the checkpoint was made."""
         state = checkpoint.state
         if not isinstance(state, Mapping) or not {"run", "progress", "rows"} <= state.keys():
             raise RunError(
@@ -101,7 +101,13 @@ class Keeper:
         progress.set_state(state["progress"])
         self.rows = state["rows"]
         self._saved_steps = checkpoint.step
-        repairs = repaired(self.directory, state, flow)
+
+    def repair(self, checkpoint: Checkpoint, flow: Any) -> None:
+        """Let the rest of the directory follow the checkpoint, and tell what had to be repaired.
+
+        The run has taken the checkpoint by now: one that it refuses changes nothing here.
+        """
+        repairs = repaired(self.directory, checkpoint.state, flow)
         if repairs:
             told = "; ".join(repairs)
             warnings.warn(f"{self.directory}: repaired to go on: {told}", stacklevel=3)
@@ -118,10 +124,22 @@ class Keeper:
         """Another result; save if it is time."""
         self.rows += 1
         self._new += 1
-        by_time = self.seconds is not None and time.monotonic() - self._saved_at >= self.seconds
+        by_time = time.monotonic() - self._saved_at >= self._interval()
         done = self._progress.steps - self._saved_steps
         if by_time or (self.steps is not None and done >= self.steps):
             self.save()
+
+    def _interval(self) -> float:
+        """Seconds between two saves: few at first, twice as many each time, up to `seconds`.
+
+        A run that dies young has little to lose, but that it has. On `sim`, where a cut is part of
+        what is repeated, there are no early ones.
+        """
+        if self.seconds is None:
+            return math.inf
+        if self.about.get("engine") == "sim":
+            return self.seconds
+        return min(self.seconds, max(FIRST, self._saved_at - self._began))
 
     def save(self) -> None:
         """Save now; a disk that is full stops nothing, until it has been full for long."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from rillflow.engines.contract import Port
 from rillflow.errors import OperatorError
@@ -18,6 +18,8 @@ from rillflow.scheduler.ledger import Ticket
 from rillflow.scheduler.mail import Mail
 from rillflow.types import FailurePolicy, Header, Ref
 
+Fields = tuple[Any, ...]
+"""of a `Header`, in its order"""
 Status = Literal["live", "waiting", "leaving", "gone"]
 
 
@@ -28,8 +30,8 @@ class Target(Protocol):
     failures: int
     """failures in a row, for policies that give up"""
 
-    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
-        """The request was answered."""
+    def completed(self, request: Request, fields: Fields, payload: Ref | None) -> None:
+        """The request was answered; these are the fields of the answer's header."""
         ...
 
     def dropped(self, request: Request, header: Header | None, reason: str) -> None:
@@ -54,12 +56,11 @@ class Request:
         "id",
         "issued",
         "label",
-        "own",
+        "new_ticket",
         "seq",
         "target",
         "tickets",
         "told",
-        "took",
     )
 
     def __init__(self, actor: Actor, target: Target, label: str = "") -> None:
@@ -70,13 +71,11 @@ class Request:
         self.id = 0
         self.seq = -1
         self.tickets: tuple[Ticket, ...] = ()
-        self.own = False
+        self.new_ticket = False
         """the request has a ticket made for it (False: it carries the tickets of an item)"""
         self.issued = 0.0
         self.told = 0
         """messages sent to the actor before this request"""
-        self.took = 0.0
-        """seconds until the answer came"""
 
 
 @dataclass(eq=False, slots=True)
@@ -140,7 +139,7 @@ class Answer:
         self.error: OperatorError | None = None
         self.payload: Ref | None = None
 
-    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
+    def completed(self, request: Request, fields: Fields, payload: Ref | None) -> None:
         self.done, self.payload = True, payload
 
     def dropped(self, request: Request, header: Header | None, reason: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rillflow.graph.handles import Background
-from rillflow.scheduler.actor import Actor, Request
+from rillflow.scheduler.actor import Actor, Fields, Request
 from rillflow.scheduler.envelope import Blocked, Envelope
 from rillflow.scheduler.keeping import keep
 from rillflow.scheduler.queue import QueueState
@@ -68,13 +68,13 @@ class BackgroundState:
         request.tickets = envelope.tickets
         fleet.request(request, self.PIPELINE, payload)
 
-    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
+    def completed(self, request: Request, fields: Fields, payload: Ref | None) -> None:
         """A result: onto the out-queue, where room was kept for it."""
         self.handed -= 1
         self.failures = 0
         self.stats.items += 1
-        self.stats.busy += header.wall
-        self.stats.answered(request.took, header.wall, 0)
+        self.stats.busy += Header._make(fields).wall
+        self.stats.answers += 1
         tickets, request.tickets = request.tickets, ()
         self.free.append(request)
         self.outqueue.put(Envelope(payload, tickets, None, True), self.stats)

@@ -43,6 +43,8 @@ class Driver:
         """the item that the user has now"""
         self.stopping = False
         """set by any thread: the loop ends at its next turn"""
+        self._office = scheduler.fleet.office
+        self._now = engine.now
         self._answered = False
         self._pulls = 0
         self._flushed = 0.0
@@ -57,17 +59,15 @@ class Driver:
 
     def next(self) -> Any:
         """The next item for the user; StopIteration at the end of the stream."""
-        engine, scheduler = self.engine, self.scheduler
-        fleet = scheduler.fleet
-        now = engine.now()
-        if self.times.left is not None:
+        now, office = self._now(), self._office
+        if self.times.given is not None:
             now = self._come_back(now)
-        pull, errors, office = scheduler.pull, fleet.errors, fleet.office
+        pull, errors = self.scheduler.pull, self.scheduler.fleet.errors
         while True:
             self._pulls += 1
             if self._pulls % _LOOK_EVERY == 0:
                 self.take_events(0.0)
-                now = engine.now()
+                now = self._now()
             if errors:
                 raise errors.popleft()
             if self.stopping:
@@ -81,24 +81,26 @@ class Driver:
                 continue
             if pulled is Blocked.ENDED:
                 self.raise_errors()
-                ending.deliver_messages(self, scheduler)
+                ending.deliver_messages(self, self.scheduler)
                 raise StopIteration
             assert isinstance(pulled, Blocked)
             self._wait(pulled, now)
-            now = engine.now()
+            now = self._now()
 
     def _come_back(self, now: float) -> float:
         """The user's loop asks for the next item: it is done with the last; returns the time."""
-        engine, times, output = self.engine, self.times, self.output
-        times.loop += now - max(times.left or 0.0, times.begin)
-        times.left = self.output = None
-        times.rounds += 1
+        times, output = self.times, self.output
+        self.output = None
         if output is not None and output.hold is not None:  # a snapshot may have let go of the item
             output.hold.release()
-        engine.flush()  # a worker that was asked again starts at once
-        self._flushed = engine.now()
-        times.messages += self._flushed - now
-        return self._flushed
+        self._office.unflushed = False
+        self.engine.flush()  # a worker that was asked again starts at once, before anything else
+        self._flushed = flushed = self._now()
+        given, times.given = times.given or 0.0, None
+        times.loop += now - (given if given > times.begin else times.begin)
+        times.rounds += 1
+        times.messages += flushed - now
+        return flushed
 
     def post(self) -> None:
         """Everything leaves that was sent to actors."""
@@ -125,23 +127,20 @@ class Driver:
 
     def _deliver(self, envelope: Envelope) -> Any:
         """Hand an item to the user; what was sent to actors leaves before the user's code runs."""
-        fleet, times = self.scheduler.fleet, self.times
         if envelope.lazy:
             self._read(envelope)
         for ticket in envelope.tickets:
             ticket.finish("delivered")
         self.output = envelope
-        office = fleet.office
-        before = self.engine.now()
-        if office.listeners:
-            self._post_to_listeners()
-        if office.unflushed:
+        office, times = self._office, self.times
+        times.given = before = self._now()
+        if office.listeners or office.unflushed:
+            if office.listeners:
+                self._post_to_listeners()
             office.unflushed = False
             self.engine.flush()
-            times.left = self._flushed = now = self.engine.now()
+            times.given = self._flushed = now = self._now()
             times.messages += now - before
-        else:
-            times.left = before
         return envelope.value
 
     def _read(self, envelope: Envelope) -> None:
@@ -317,4 +316,4 @@ class Driver:
 
 
 def _is_answer(event: Event) -> bool:
-    return isinstance(event, Completed) and not event.header.not_ready
+    return type(event) is Completed and not event.header.not_ready

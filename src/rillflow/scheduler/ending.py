@@ -31,5 +31,5 @@ def deliver_messages(driver: Driver, scheduler: Scheduler) -> None:
 def _counts_on(actor: Actor) -> bool:
     mail = actor.mail
     if actor.requests:
-        return mail.plain > mail.handled
+        return mail.last_unversioned > mail.handled
     return bool(mail.unsent) or mail.posted > mail.handled

@@ -14,7 +14,7 @@ from typing import Any
 
 from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Started, Told
 from rillflow.graph.handles import ActorHandle, Actors
-from rillflow.scheduler.actor import Actor, Answer, Request, Target
+from rillflow.scheduler.actor import Actor, Answer, Fields, Request, Target
 from rillflow.scheduler.keeping import Restored
 from rillflow.scheduler.mail import Mail, PostOffice
 from rillflow.scheduler.supervision import Supervision
@@ -54,6 +54,7 @@ class Fleet:
         self.counted_from = 0.0
         """when the counting of times began, on the engine's clock"""
         self._ids = itertools.count(1)
+        self._now = engine.now
 
     def log_to(self, log: Callable[..., None]) -> None:
         """Tell somebody what happens."""
@@ -160,7 +161,7 @@ class Fleet:
 
     def _end(self, actor: Actor) -> None:
         actor.status, actor.kept = "gone", None
-        self.office.left(actor)
+        self.office.departed(actor)
         if self.log is not None:
             self.log("gone", actor.name, actor.incarnation)
 
@@ -175,11 +176,12 @@ class Fleet:
         request.seq = seq = actor.seq
         actor.seq = seq + 1
         request.id = ident = next(self._ids)
-        request.issued = self.engine.now()
+        request.issued = self._now()
         request.told = mail.told
         actor.requests[ident] = request
         self.in_flight += 1
-        self.inline += actor.inline
+        if actor.inline:
+            self.inline += 1
         if actor.policy.timeout is not None:
             self._watch(actor)
         if self.log is not None:
@@ -210,43 +212,54 @@ class Fleet:
 
     def handle(self, event: Event) -> None:
         """Take in one event of the engine."""
-        actor = self.actors[event.actor]
-        if event[1] != actor.incarnation or actor.status in ("waiting", "gone"):
-            self.counters["late_rejected"] += 1
-            if self.log is not None:
-                self.log("late", event.actor, event.incarnation)
+        if type(event) is not Completed:
+            self._news(event)  # type: ignore[arg-type]
             return
-        if not isinstance(event, Completed):
-            self._news(actor, event)
-            return
-        _, _, ident, header, payload = event
-        request = actor.requests.pop(ident, None)
+        name, _, ident, fields, payload = event
+        actor = self.actors[name]
+        request = actor.requests.pop(ident, None)  # an actor that is lost has no request any more
         if request is None:
+            self._is_late(actor, event)
             return
         self.in_flight -= 1
-        self.inline -= actor.inline
-        actor.last_heard = now = self.engine.now()
-        if header.handled != actor.mail.handled:
-            self.office.handled(actor, header.handled)
-        request.took = now - request.issued
-        if header.wall > now - self.counted_from:  # the work began before the counting did
-            header = _shortened(header, now - self.counted_from)
-        actor.busy += header.wall
-        if header.failure is not None:
-            self.supervision.failed(actor, request, header, header.failure)
+        if actor.inline:
+            self.inline -= 1
+        actor.last_heard = now = self._now()
+        handled, wall = fields[_HANDLED], fields[_WALL]
+        if handled != actor.mail.handled:
+            self.office.handled(actor, handled)
+        if request.issued < self.counted_from and wall > now - self.counted_from:
+            fields = _shortened(fields, now - self.counted_from)  # the work began before
+            wall = fields[_WALL]
+        actor.busy += wall
+        if fields[_FAILURE] is not None:
+            self.supervision.failed(actor, request, Header._make(fields), fields[_FAILURE])
             return
-        if request.took > actor.slowest:
-            actor.slowest = request.took
-        if request.seq >= 0 and not header.not_ready:  # what an actor is there for: no calls
+        took = now - request.issued
+        if took > actor.slowest:
+            actor.slowest = took
+        if request.seq >= 0 and not fields[_NOT_READY]:  # what an actor is there for: no calls
             actor.answered = True
         if self.log is not None:
             self.log("completed", actor.name, actor.incarnation, request.seq)
-        request.target.completed(request, header, payload)
+        request.target.completed(request, fields, payload)
         if actor.status == "leaving":
             self.leave_if_idle(actor)
 
-    def _news(self, actor: Actor, event: Started | Told | Lost) -> None:
-        actor.last_heard = self.engine.now()
+    def _is_late(self, actor: Actor, event: Event) -> bool:
+        """Whether an event is of an incarnation that is over; then it is counted."""
+        if event.incarnation == actor.incarnation and actor.status not in ("waiting", "gone"):
+            return False
+        self.counters["late_rejected"] += 1
+        if self.log is not None:
+            self.log("late", event.actor, event.incarnation)
+        return True
+
+    def _news(self, event: Started | Told | Lost) -> None:
+        actor = self.actors[event.actor]
+        if self._is_late(actor, event):
+            return
+        actor.last_heard = self._now()
         if isinstance(event, Started):
             actor.started = True
             return
@@ -297,7 +310,13 @@ class Fleet:
         return any(a.mail.crowded and a.status == "live" for a in self.actors.values())
 
 
-def _shortened(header: Header, wall: float) -> Header:
+_HANDLED, _WALL, _FAILURE, _NOT_READY = map(
+    Header._fields.index, ("handled", "wall", "failure", "not_ready")
+)
+
+
+def _shortened(fields: Fields, wall: float) -> Fields:
+    header = Header._make(fields)
     scale = wall / header.wall
     times = tuple([seconds * scale for seconds in header.op_times])
-    return header._replace(wall=wall, op_times=times)
+    return tuple(header._replace(wall=wall, op_times=times))

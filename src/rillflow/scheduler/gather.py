@@ -181,7 +181,7 @@ class AsyncGather(Gather):
         self.rearm_all()
 
     def rearm(self, shard: Shard) -> None:
-        while shard.open < self.num_async and shard.issue():
+        while shard.open_requests < self.num_async and shard.issue():
             pass
 
     def arrived(self, shard: Shard, slot: Slot, envelopes: list[Envelope]) -> None:
@@ -193,8 +193,7 @@ class AsyncGather(Gather):
             shard.deliver_metrics()
             shard.done(slot)
             return
-        if len(envelopes) > 1:
-            slot.pieces = len(envelopes)
+        slot.pieces = len(envelopes)
         for envelope in envelopes:
             envelope.hold = slot
             self.ready.append((shard, envelope))
@@ -215,7 +214,7 @@ class AsyncGather(Gather):
         for shard, envelopes in deliveries:
             slot = Slot(shard.actor, shard)
             slot.pieces = len(envelopes)
-            shard.open += 1
+            shard.open_requests += 1
             for envelope in envelopes:
                 envelope.hold = slot
                 self.ready.append((shard, envelope))
@@ -238,7 +237,7 @@ class SyncGather(Gather):
         return super().add_shard(plan, actor, code)
 
     def rearm(self, shard: Shard) -> None:
-        if self.requested and not self.buffers[shard.index] and shard.open == 0:
+        if self.requested and not self.buffers[shard.index] and shard.open_requests == 0:
             shard.issue()
 
     def arrived(self, shard: Shard, slot: Slot, envelopes: list[Envelope]) -> None:

@@ -11,8 +11,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from rillflow.errors import OperatorError
-from rillflow.scheduler.actor import Actor, Answer, Request
-from rillflow.types import Header, Ref
+from rillflow.scheduler.actor import Actor, Answer, Fields, Request
+from rillflow.types import Ref
 
 if TYPE_CHECKING:
     from rillflow.scheduler.fleet import Fleet
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Kept(Answer):
     """Takes in a snapshot; one that could not be made leaves the one before."""
 
-    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
-        super().completed(request, header, payload)
+    def completed(self, request: Request, fields: Fields, payload: Ref | None) -> None:
+        super().completed(request, fields, payload)
         request.actor.kept = payload
 
 

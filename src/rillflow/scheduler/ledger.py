@@ -14,7 +14,7 @@ Messages have lines of their own (see `mail.py`):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,7 +172,7 @@ class Ticket:
         actor: str,
         incarnation: int,
         seq: int,
-        versions: Versions,
+        versions: Mapping[str, int],
         account: Account,
         sent: int = 0,
     ) -> None:
@@ -190,7 +190,7 @@ class Ticket:
     @property
     def source(self) -> Source:
         """Which request this is, as users see it."""
-        return Source(self.actor, self.incarnation, self.seq, self.versions)
+        return Source(self.actor, self.incarnation, self.seq, Versions(self.versions))
 
     def mark(self, outcome: str) -> None:
         """Remember the best thing that happened to any piece."""
@@ -214,10 +214,13 @@ class Ticket:
             for fork in self.forks.values():
                 fork.finish(outcome)
             return
-        self.mark(outcome)
+        if self.outcome is not None:
+            self.mark(outcome)
+            outcome = self.outcome
         if self.pieces == 0:
-            assert self.outcome is not None
-            self.account.settle(self.outcome)
+            self.account.settle(outcome)
+        else:
+            self.outcome = outcome
 
     def fork(self, branch: str) -> Ticket:
         """The same request as seen by one branch behind a split."""

@@ -20,12 +20,12 @@ messages without a version to a group wait while an actor of the group has no cr
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rillflow.engines.host import MANY_BYTES
-from rillflow.types import NO_VERSIONS, Ref, Versions
+from rillflow.types import NO_VERSIONS, Ref
 
 if TYPE_CHECKING:
     from rillflow.scheduler.actor import Actor
@@ -83,9 +83,9 @@ class Mail:
         "crowded",
         "handled",
         "kept",
+        "last_unversioned",
         "limit",
         "newest",
-        "plain",
         "posted",
         "sizes",
         "told",
@@ -103,10 +103,11 @@ class Mail:
         """messages for the actor so far, all incarnations together"""
         self.posted = 0
         self.handled = 0
-        self.sizes: deque[int] = deque()
-        """bytes of each message that is posted and not handled"""
+        self.sizes: deque[tuple[int, int]] = deque()
+        """of each message without a version that is posted and not handled: how many were posted
+        with it, and its bytes"""
         self.bytes = 0
-        self.plain = 0
+        self.last_unversioned = 0
         """how many messages were posted with the last one that has no version"""
         self.crowded = False
         """the actor has no credit left"""
@@ -118,8 +119,9 @@ class Mail:
         """by channel: how many messages were posted with its last but one, and with its last"""
         self.newest: dict[str, int] = {}
         """by channel: the newest version that is posted or unsent"""
-        self.versions = NO_VERSIONS
-        """the newest version posted on each channel: what the next item is made with"""
+        self.versions: Mapping[str, int] = NO_VERSIONS
+        """the newest version posted on each channel: what the next item is made with; never
+        changed, only replaced"""
         self.versions_sent = 0
         """messages with a version so far; the lag of an item is counted in these"""
 
@@ -130,7 +132,7 @@ class Mail:
 
     def begin(self) -> None:
         """A new incarnation has been posted nothing."""
-        self.posted = self.handled = self.plain = self.bytes = 0
+        self.posted = self.handled = self.last_unversioned = self.bytes = 0
         self.sizes.clear()
         self.channels.clear()
         self.newest.clear()
@@ -193,20 +195,21 @@ class PostOffice:
         """Take in a message for one actor; False: the actor has this version, or is gone."""
         mail, channel = actor.mail, message.channel
         if channel is not None:
-            if mail.newest.get(channel) == message.version:
+            newest, version = mail.newest, message.version
+            if newest.get(channel) == version:
                 return False
-            mail.newest[channel] = message.version  # type: ignore[assignment]
+            newest[channel] = version  # type: ignore[assignment]
             mail.versions_sent += 1
-        account = mail.account
-        account.sent += 1
+        mail.account.sent += 1
         if actor.status == "gone":
-            account.lost["gone"] += 1
+            mail.account.lost["gone"] += 1
             return False
         mail.told += 1
         if channel is not None:
-            if mail.unsent.pop(channel, None) is not None:
-                account.lost["superseded"] += 1
-            mail.unsent[channel] = message  # the newest: behind those of other channels
+            unsent = mail.unsent
+            if unsent and unsent.pop(channel, None) is not None:
+                mail.account.lost["superseded"] += 1
+            unsent[channel] = message  # the newest: behind those of other channels
             self.behind[actor.name] = actor
             if not actor.targets:
                 self.listeners[actor.name] = actor
@@ -226,17 +229,15 @@ class PostOffice:
         if self.log is not None:
             self.log("tell", actor.name, message.method, message.version)
         mail.posted = posted = mail.posted + 1
-        channel, size = message.channel, 0
+        channel = message.channel
         if channel is None:
-            mail.plain = posted
+            mail.last_unversioned = posted
             size = getattr(payload, "nbytes", 0)
             mail.bytes += size
+            mail.sizes.append((posted, size))
         else:
-            _, before = mail.channels.get(channel, _NEVER)
-            mail.channels[channel] = (before, posted)
-            mail.versions = versions = Versions(mail.versions)
-            versions[channel] = message.version  # type: ignore[assignment]
-        mail.sizes.append(size)
+            mail.channels[channel] = (mail.channels.get(channel, _NEVER)[1], posted)
+            mail.versions = {**mail.versions, channel: message.version}  # type: ignore[dict-item]
         self.unflushed = True
         actor.port.send(message.order, payload)
         if posted - mail.handled >= mail.limit or mail.bytes >= MANY_BYTES:
@@ -245,7 +246,9 @@ class PostOffice:
     def catch_up(self, actor: Actor) -> None:
         """Whatever has not been posted to this actor is posted now."""
         unsent, actor.mail.unsent = actor.mail.unsent, {}
-        self._caught_up(actor)
+        self.behind.pop(actor.name, None)
+        if self.listeners:
+            self.listeners.pop(actor.name, None)
         for message in unsent.values():
             self._post(actor, message)
 
@@ -278,9 +281,8 @@ class PostOffice:
         mail.handled = count
         mail.account.handled += new
         sizes = mail.sizes
-        while new and sizes:
-            mail.bytes -= sizes.popleft()
-            new -= 1
+        while sizes and sizes[0][0] <= count:
+            mail.bytes -= sizes.popleft()[1]
         if mail.crowded:
             self._count_credits(actor)
 
@@ -297,8 +299,8 @@ class PostOffice:
         mail = actor.mail
         mail.posted -= count
         actor.mail.account.lost["error"] += count
-        for _ in range(min(count, len(mail.sizes))):
-            mail.bytes -= mail.sizes.pop()
+        while mail.sizes and mail.sizes[-1][0] > mail.posted:
+            mail.bytes -= mail.sizes.pop()[1]
         self._count_credits(actor)
 
     def died(self, actor: Actor) -> None:
@@ -315,7 +317,7 @@ class PostOffice:
         mail.begin()
         self._count_credits(actor)
 
-    def left(self, actor: Actor) -> None:
+    def departed(self, actor: Actor) -> None:
         """The actor will not come back."""
         self.died(actor)
         account = actor.mail.account

@@ -116,7 +116,7 @@ class Route:
     def _end_helpers(self) -> None:
         """Helpers of a source shard that gives nothing more have nothing to wait for."""
         for source in self.source.shards:
-            if source.active or source.open:
+            if source.active or source.open_requests:
                 continue
             first = source.index * self.per_shard
             for shard in self.target.shards[first : first + self.per_shard]:

@@ -176,19 +176,22 @@ class Scheduler:
     ) -> None:
         """Send a message to actors; serialised once, or forwarded unread if it is one reference."""
         actors = self._actors(to)
-        channel = None if version is None else key or method
-        if channel is None:
+        if version is None:
+            channel, name = None, key
             if targets is not None:
                 targets.update([actor.group for actor in actors])
         else:
+            channel = name = key or method
             for actor in actors:
                 if actor.mail.newest.get(channel) != version:
                     break
             else:
                 return  # everybody has this version
-        payload, spread = self._packed(args, actors)
+        spread = len(args) != 1  # a single argument travels as it is, a reference unread
+        value = tuple(map(read, args)) if spread else args[0]
+        payload = value if isinstance(value, Ref) else self._packed(value, actors)
         message = Message(method, payload, spread, channel, version)
-        office, name = self.fleet.office, channel or key
+        office = self.fleet.office
         for actor in actors:
             if name is not None:
                 office.newest[actor.group, name] = message
@@ -197,18 +200,13 @@ class Scheduler:
                 for ask_again in parked:
                     ask_again()
 
-    def _packed(self, args: tuple[Any, ...], actors: list[Actor]) -> tuple[Ref, bool]:
-        """Arguments as one payload, and whether they have to be spread."""
-        # a single argument travels as it is, and a reference is forwarded unread
-        spread = len(args) != 1
-        value = tuple([read(arg) for arg in args]) if spread else args[0]
-        if isinstance(value, Ref):
-            return value, False
+    def _packed(self, value: Any, actors: list[Actor]) -> Ref:
+        """What a message carries, serialised once; references in a list or a tuple are read."""
         if type(value) is list or type(value) is tuple:
             value = read(value)
         if len(actors) == 1 and actors[0].status != "gone":
-            return actors[0].port.pack(value), spread
-        return self.fleet.engine.put(value), spread
+            return actors[0].port.pack(value)
+        return self.fleet.engine.put(value)
 
     def _actors(self, to: ActorHandle | Actors | Iterable[ActorHandle]) -> list[Actor]:
         """Whom a message goes to."""
@@ -329,7 +327,7 @@ class Scheduler:
             groups += queue.held()
         for actor in self.fleet.actors.values():
             groups += list(actor.inside.values())
-            groups += [r.tickets for r in actor.requests.values() if not r.own]
+            groups += [r.tickets for r in actor.requests.values() if not r.new_ticket]
         tickets = {id(ticket): ticket for group in groups for ticket in group}
         return dict(Counter(ticket.account.source for ticket in tickets.values()))
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rillflow.graph.program import Shard as ShardPlan
-from rillflow.scheduler.actor import Actor, Request
+from rillflow.scheduler.actor import Actor, Fields, Request
 from rillflow.scheduler.envelope import Envelope
 from rillflow.scheduler.ledger import Ticket
 from rillflow.types import Header, Ref
@@ -86,7 +86,7 @@ class Slot(Request):
             shard = self.target
             self.tickets = ()
             shard.free.append(self)
-            shard.open -= 1
+            shard.open_requests -= 1
             shard.gather.rearm(shard)
 
 
@@ -107,7 +107,7 @@ class Shard:
         self.account = gather.scheduler.ledger.account(self.source)
         self.op_stats = [gather.scheduler.stats_of(names[n]) for n in (plan.source, *plan.chain)]
         self.free: list[Slot] = []
-        self.open = 0
+        self.open_requests = 0
         self.in_flight = 0
         self.failures = 0
         self.ended = False
@@ -156,8 +156,8 @@ class Shard:
         slot = self.free.pop() if self.free else Slot(actor, self)
         slot.pieces = 1
         slot.tickets = tickets
-        slot.own = gather.route is None
-        self.open += 1
+        slot.new_ticket = gather.route is None
+        self.open_requests += 1
         self.in_flight += 1
         gather.in_flight += 1
         fleet.request(slot, self.pipeline, payload)
@@ -167,40 +167,37 @@ class Shard:
         """Everything downstream is done with the items of one answer."""
         slot.tickets = ()
         self.free.append(slot)
-        self.open -= 1
+        self.open_requests -= 1
         self.gather.rearm(self)
 
     # -- what the fleet says -------------------------------------------------------------------
 
-    def completed(self, request: Request, header: Header, payload: Ref | None) -> None:
+    def completed(self, request: Request, fields: Fields, payload: Ref | None) -> None:
         """Take in an answer: tickets for its items, then whatever the gather does with them."""
         gather, actor = self.gather, self.actor
         self.in_flight -= 1
         gather.in_flight -= 1
         self.failures = 0
-        items, dropped, kept, ended, not_ready, _, wall, _, op_times, metrics, _ = header
-        own, tickets = request.own, request.tickets
-        lag = actor.mail.versions_sent - tickets[0].sent if own else 0
-        stats = gather.stats
+        items, dropped, kept, ended, not_ready, _, _, _, op_times, metrics, _ = fields
+        new, tickets, stats = request.new_ticket, request.tickets, gather.stats
         stats.answers += 1
-        stats.round_trip += request.took
-        stats.service += wall
-        stats.lag_sum += lag
-        if lag > stats.lag_max:
-            stats.lag_max = lag
-        for stats, seconds in zip(self.op_stats, op_times, strict=False):
+        if new:
+            lag = actor.mail.versions_sent - tickets[0].sent
+            if lag:
+                stats.lag_sum += lag
+                stats.lag_max = max(stats.lag_max, lag)
+        for stats, seconds in zip(self.op_stats, op_times):  # noqa: B905 - a keyword is not free
             stats.items += 1
             stats.busy += seconds
         if metrics is not None:
             self._keep_metrics(request.seq, metrics)
-        usual = own and items == ((request.seq,),) and not (dropped or kept or ended)
-        if usual:  # one item, made by this request alone
-            account = self.account
+        if new and items == ((request.seq,),) and not (dropped or kept or ended):
+            account = self.account  # the usual case: one item, made by this request alone
             account.in_flight -= 1
             account.held += 1
             gather.arrived(self, request, [Envelope(payload, tickets, None, True)])  # type: ignore[arg-type]
             return
-        envelopes = self._envelopes(request, header, payload)
+        envelopes = self._envelopes(request, Header._make(fields), payload)
         if ended:
             self.ended = True
         if not_ready and actor.mail.told == request.told:
@@ -216,7 +213,7 @@ class Shard:
             self._settle(request, header, reason)
         tickets, request.tickets = request.tickets, ()
         for ticket in tickets if header is None else ():
-            if request.own:
+            if request.new_ticket:
                 ticket.account.in_flight -= 1
                 ticket.account.held += 1
             ticket.finish(reason)
@@ -256,7 +253,7 @@ class Shard:
     def _settle(self, request: Request, header: Header, lost: str) -> list[tuple[Ticket, ...]]:
         """Move this request's tickets out of flight, and group the tickets by item."""
         gate = self.gather.gate
-        if request.own:
+        if request.new_ticket:
             account = self.account
             account.in_flight -= 1
             nothing = header.ended and not header.items and not header.dropped

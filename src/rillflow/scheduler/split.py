@@ -25,7 +25,7 @@ class SplitStep(Step):
         (self.pull_upstream,) = self.upstream
         self.bound: int = node["buffer"]
         self.buffers: list[deque[Envelope]] = [deque() for _ in range(node["n"])]
-        self.left: set[int] = set()
+        self.gone: set[int] = set()
         """ports whose reader has ended"""
         self.ended = False
 
@@ -44,7 +44,7 @@ class SplitStep(Step):
             return pulled
         self.stats.items += 1
         if pulled.hold is not None:
-            pulled.hold.retain(len(self.buffers) - len(self.left) - 1)
+            pulled.hold.retain(len(self.buffers) - len(self.gone) - 1)
         forks = [
             tuple(ticket.fork(f"{self.name}[{index}]") for ticket in pulled.tickets)
             for index in range(len(self.buffers))
@@ -52,7 +52,7 @@ class SplitStep(Step):
         for ticket in pulled.tickets:
             ticket.passed_on()
         for index, (buffer, tickets) in enumerate(zip(self.buffers, forks, strict=True)):
-            if index in self.left:
+            if index in self.gone:
                 Envelope(None, tickets).finish("reader ended")
             else:
                 buffer.append(Envelope(pulled.value, tickets, pulled.hold, pulled.lazy))
@@ -60,13 +60,13 @@ class SplitStep(Step):
 
     def detach_port(self, port: int) -> None:
         """The reader of a port wants no more; with the last of them the split is done."""
-        if port in self.left:
+        if port in self.gone:
             return
-        self.left.add(port)
+        self.gone.add(port)
         for envelope in self.buffers[port]:
             envelope.finish("reader ended")
         self.buffers[port].clear()
-        if len(self.left) == len(self.buffers):
+        if len(self.gone) == len(self.buffers):
             self.detach()
 
     def cut(self) -> None:
@@ -88,12 +88,12 @@ class SplitStep(Step):
     def get_state(self, save: Saver) -> Any:
         return {
             "ended": self.ended,
-            "left": sorted(self.left),
+            "left": sorted(self.gone),
             "buffers": [[save.envelope(e) for e in buffer] for buffer in self.buffers],
         }
 
     def set_state(self, state: Any, load: Loader) -> None:
-        self.ended, self.left = state["ended"], set(state["left"])
+        self.ended, self.gone = state["ended"], set(state["left"])
         for buffer, rows in zip(self.buffers, state["buffers"], strict=True):
             buffer.extend(load.envelope(row) for row in rows)
 

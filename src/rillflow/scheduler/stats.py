@@ -24,10 +24,6 @@ class NodeStats:
     inside: dict[str, float] = field(default_factory=dict)
     """seconds of the operator's parts, as actors tell them"""
     answers: int = 0
-    round_trip: float = 0.0
-    """seconds between request and answer, summed"""
-    service: float = 0.0
-    """seconds the actors worked on requests, summed"""
     lag_sum: int = 0
     lag_max: int = 0
     counters: Counter[str] = field(default_factory=Counter)
@@ -38,15 +34,6 @@ class NodeStats:
         """Times and rates begin anew; what was counted otherwise stays."""
         self.busy, self.calls, self.items_before = 0.0, 0, self.items
         self.inside.clear()
-
-    def answered(self, round_trip: float, service: float, lag: int) -> None:
-        """One request was answered."""
-        self.answers += 1
-        self.round_trip += round_trip
-        self.service += service
-        self.lag_sum += lag
-        if lag > self.lag_max:
-            self.lag_max = lag
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class DriverTimes:
         """seconds in the body of the user's loop"""
         self.messages = 0.0
         """seconds in which requests and messages were made, sent and received"""
-        self.left: float | None = None
+        self.given: float | None = None
         """when the last item was given; None: the driver is at work"""
         self.rounds = 0
 
@@ -54,7 +54,7 @@ class DriverTimes:
 
     def in_loop(self, now: float) -> float:
         """Seconds in the user's loop, up to now."""
-        return self.loop + (0.0 if self.left is None else now - max(self.left, self.begin))
+        return self.loop + (0.0 if self.given is None else now - max(self.given, self.begin))
 
 
 @dataclass(frozen=True)

@@ -205,10 +205,10 @@ class TransformStep(Step):
             if transform.with_context:
                 ctx = self.ctx
                 ctx._tickets = envelope.tickets
-                envelope.value = transform.fn(value, ctx)
+                made = transform.fn(value, ctx)
             else:
-                envelope.value = transform.fn(value)
-            value = None  # freeing a large item takes the operator's time
+                made = transform.fn(value)
+            value = envelope.value = made  # freeing a large item takes the operator's time
         except BaseException as error:
             self._failed(envelope, error)
         finally:
@@ -217,7 +217,7 @@ class TransformStep(Step):
             else:
                 stats.busy += time.perf_counter() - wall
                 stats.calls += 1
-        envelope.lazy = self._is_lazy(envelope.value)
+        envelope.lazy = isinstance(value, Ref) if transform.reads else self._is_lazy(value)
         stats.items += 1
         return envelope
 

@@ -85,7 +85,7 @@ class StandIn:
         self.group = group_of(spec)
         self.handled = 0
         """messages so far"""
-        self.due = 0
+        self.report_due = 0
         self.interrupted = False
         self.calibration = calibration
         self.rng = rng
@@ -98,11 +98,11 @@ class StandIn:
     def told(self, count: int) -> None:
         """Messages are handled, whatever they say."""
         self.handled += count
-        self.due = 1
+        self.report_due = 1
 
     def acknowledge(self) -> Reply:
         """Say so."""
-        self.due = 0
+        self.report_due = 0
         return ("told", self.handled, ()), None
 
     def install(self, pipeline: str, method: str, names: tuple[str, ...]) -> None:
@@ -135,7 +135,7 @@ class StandIn:
             )
         else:
             header = header._replace(items=((seq,),), handled=self.handled)
-        self.due = 0
+        self.report_due = 0
         return answer, header
 
     def close(self) -> None:

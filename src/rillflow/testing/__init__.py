@@ -31,7 +31,7 @@ What is wrong is told with the network's name:
 >>> exercise(broken)
 Traceback (most recent call last):
 rillflow.errors.BuildError: model=forgetful: with head='actor_critic' it must return \
-('outputs', 'values'), found 1 results
+(outputs [12, 2], values [12]), found one tensor [12, 2]. It has no value head: ...
 """
 
 from __future__ import annotations

@@ -177,6 +177,7 @@ def opened_view(options: Any, directory: RunDirectory, stack: ExitStack) -> str 
 
 def loggers_for(options: Any, directory: RunDirectory) -> list[Listener]:
     """Who writes: metrics and status always, TensorBoard and Weights & Biases if asked."""
+    from rillflow.runs.aside import Aside
     from rillflow.runs.listeners import JsonlLogger, StatusWriter
 
     found: list[Listener] = [
@@ -186,20 +187,19 @@ def loggers_for(options: Any, directory: RunDirectory) -> list[Listener]:
     if options.tensorboard:
         from rillflow.runs.tensorboard import TensorBoard
 
-        found.append(TensorBoard(directory.path / "tensorboard"))
+        found.append(Aside(TensorBoard(directory.path / "tensorboard")))
     if options.wandb is not None:
         from rillflow.runs.wandb import WandbLogger
 
         about = directory.about
-        found.append(
-            WandbLogger(
-                options.wandb,
-                directory.path.name,
-                directory.path,
-                about.get("config"),
-                identity=about.get("id"),
-            )
+        logger = WandbLogger(
+            options.wandb,
+            directory.path.name,
+            directory.path,
+            about.get("config"),
+            identity=about.get("id"),
         )
+        found.append(Aside(logger))
     return found
 
 
@@ -221,7 +221,9 @@ def display_for(
         from rillflow.cli.display import Display
 
         return [Display(title, until, notes)]
-    return [Lines("\n".join([title, *notes]), until)]
+    from rillflow.runs.aside import Aside
+
+    return [Aside(Lines("\n".join([title, *notes]), until))]  # a terminal may stand still
 
 
 def heard(show: list[Listener]) -> Any:

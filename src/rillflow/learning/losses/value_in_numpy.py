@@ -6,6 +6,7 @@ arrays [A, N], whose long axis is the fast one. Their gradients are such views, 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from rillflow.learning.losses.checks_in_numpy import (
 )
 from rillflow.learning.losses.node import node, nodes
 from rillflow.learning.losses.reduce_in_numpy import average, kept
-from rillflow.learning.tape import Array, Number, Var
+from rillflow.learning.tape import HALF, ONE, Array, Number, Var
 from rillflow.policies.shape_checks import (
     check_last_dim,
     check_members,
@@ -89,19 +90,11 @@ def huber_loss(errors: Given, weights: Given | None = None) -> Any:
         w = array_of(weights)
         if not (w.dtype is FLOAT and w.shape == x.shape):
             check_floats_alike("huber_loss", errors=errors, weights=weights)
-    size = np.abs(x)
-    near = np.minimum(size, 1)
+    slope = np.minimum(np.maximum(x, -ONE), ONE)
+    weighted = slope if weights is None else slope * w
     share = 1.0 / (x.size or 1)
-    value = np.vdot(near if weights is None else near * w, size - 0.5 * near) * share
-
-    def pull(g: Any) -> Array:
-        slope: Array = np.copysign(near, x)
-        if weights is not None:
-            slope *= w
-        slope *= g * share
-        return slope
-
-    return node(value, errors, pull)
+    value = np.vdot(weighted, x - HALF * slope) * share
+    return node(value, errors, lambda g: weighted * (g * share))
 
 
 def td_loss(q: Given, target: Given, weights: Given | None = None) -> Any:
@@ -230,5 +223,11 @@ def _td_error(
 def _at(actions: Array) -> tuple[Array, ...]:
     """Where the entries of these actions [...] are in an array [..., A]."""
     if actions.ndim == 1:
-        return np.arange(len(actions)), actions
+        return _everyone(len(actions)), actions
     return *np.indices(actions.shape, sparse=True), actions
+
+
+@lru_cache(maxsize=8)
+def _everyone(n: int) -> Array:
+    """0 to n - 1: batches have few sizes."""
+    return np.arange(n)
