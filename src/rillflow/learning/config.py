@@ -213,7 +213,7 @@ class AlgorithmConfig(metaclass=_Settings):
                     f"{kind.__module__}.{kind.__qualname__} are the settings of no algorithm: make "
                     "one of them, Algorithm(name, Config, modules, update, plan)."
                 )
-            raise AttributeError(f"{kind.__qualname__!r} object has no attribute {name!r}")
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
 
 
 def replaced(config: D, values: Mapping[str, Any]) -> D:
