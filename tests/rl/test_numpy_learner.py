@@ -81,6 +81,17 @@ def test_the_two_learn_the_same(algorithm: Any) -> None:
     assert fast.version == slow.version == 4
 
 
+@pytest.mark.parametrize("minibatch", [16, 64, 300])
+def test_minibatches_of_fragments(minibatch: int) -> None:
+    """One environment, four, all of them; steps that only reset do not count in either."""
+    fast, slow = pair(impala)
+    for seed in range(3):
+        results = [one.train(batch(impala, seed), 2, minibatch) for one in (fast, slow)]
+        assert_close(results[0].stats, results[1].stats, atol=1e-3)
+    assert fast.updates == slow.updates == 3 * 2 * (20 // max(1, minibatch // 16))
+    assert_close(fast.get_weights(), slow.get_weights(), atol=1e-3)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_the_learning_rate_falls(which: int) -> None:
     """With it what a step changes; at 0 nothing changes any more, also in a run that goes on."""

@@ -42,6 +42,15 @@ class Config(ContinuousConfig):
     target_entropy: float | None = None
     """entropy that it is learned for; None: minus the numbers of an action"""
 
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems()
+        if not 0 < self.initial_alpha < math.inf:
+            wrong.append(f"initial_alpha must be above 0, got {self.initial_alpha!r}")
+        if self.alpha_lr is not None and not self.alpha_lr > 0:
+            wrong.append(f"alpha_lr must be above 0, or None, got {self.alpha_lr!r}")
+        return wrong
+
 
 TUNED: dict[str, dict[str, Any]] = {"Pendulum-v1": {"hidden": (64, 64), "lr": 1e-3, "tau": 0.01}}
 """settings for environments that the defaults do not suit"""

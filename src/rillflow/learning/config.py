@@ -213,7 +213,7 @@ class AlgorithmConfig(metaclass=_Settings):
                     f"{kind.__module__}.{kind.__qualname__} are the settings of no algorithm: make "
                     "one of them, Algorithm(name, Config, modules, update, plan)."
                 )
-            raise AttributeError(f"{kind.__qualname__!r} object has no attribute {name!r}")
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
 
 
 def replaced(config: D, values: Mapping[str, Any]) -> D:
@@ -235,7 +235,7 @@ def refused(kind: type, problems: list[str]) -> BuildError:
     ppo.Config: lr must be above 0, got 0.
     """
     text = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}: " + "; ".join(problems)
-    return BuildError(text if text.endswith("?") else text + ".")
+    return BuildError(text if text.endswith(("?", ".")) else text + ".")
 
 
 def _usual_model(observation_space: Any) -> Literal["cnn", "mlp"]:

@@ -137,7 +137,8 @@ class LearnerBase(ABC):
 
     def taken(self, step: Step) -> bool:
         """Whether it is the turn of a step that is not taken in every update."""
-        return step.every <= 1 or self.updates % step.every == 0
+        # in the update after which targets that follow as often do so
+        return step.every <= 1 or (self.updates + 1) % step.every == 0
 
     def trained_by(self, names: Names) -> tuple[str, ...]:
         """The networks that a step trains."""

@@ -177,7 +177,9 @@ class NumpyLearner(LearnerBase):
         if slots:
             optimiser.steps = int(next(iter(slots.values()))["step"])
             for key, vector in _averages(optimiser).items():
-                network.vector({weight: slots[weight][key] for weight in slots}, vector)
+                own = network.named(vector)  # at first 0, as for weights no gradient has reached
+                own |= {weight: slots[weight][key] for weight in slots}
+                network.vector(own, vector)
 
 
 _USUAL = Optimiser()

@@ -91,6 +91,7 @@ class ContinuousConfig(ReplayConfig):
     the time, and rows are new while they are learned from.
     """
 
+    env: Any = "Pendulum-v1"
     num_workers: int = 0
     num_envs_per_worker: int = 4
     rollout_fragment_length: int = 4

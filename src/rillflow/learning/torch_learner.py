@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
@@ -173,6 +174,11 @@ class TorchLearner(LearnerBase):
     ) -> Any:
         """Leave the gradients of a loss at the parameters that it trains; the loss."""
         losses = [_loss(step) for step in steps]
+        if not getattr(losses[0], "requires_grad", False):
+            raise RunError(
+                f"a loss is computed from what the modules give, found {type(losses[0]).__name__}, "
+                "which does not depend on them: there is nothing to learn from it."
+            )
         trained = [p for lists in self._lists[: len(losses)] for name in names for p in lists[name]]
         for parameter in trained:
             parameter.grad = None

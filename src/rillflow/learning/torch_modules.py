@@ -203,7 +203,7 @@ class Number(TorchModule):
     def __call__(self) -> Tensor:
         """The number."""
         value: Tensor = self.network.value  # type: ignore[assignment]
-        return value
+        return value if torch.is_grad_enabled() else value.detach()
 
 
 class Frozen:

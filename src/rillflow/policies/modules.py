@@ -190,10 +190,14 @@ def deterministic(spec: PolicySpec) -> PolicySpec:
 
 def q_of_action(spec: PolicySpec, copies: int = 1) -> QOfAction:
     """Values of observations and continuous actions, by one network or by several."""
-    if spec.actions.kind != "continuous" or spec.image:
+    if spec.actions.kind != "continuous":
         raise BuildError(
-            "q_of_action values continuous actions on observations that are vectors, found "
-            f"{spec.action_space} on {spec.observation_space}: use q_values for discrete actions."
+            f"q_of_action values continuous actions, found {spec.action_space}: use q_values"
+        )
+    if spec.image:
+        raise BuildError(
+            f"q_of_action takes observations that are vectors, found {spec.observation_space}: use "
+            "an algorithm for images (PPO, IMPALA)"
         )
     return QOfAction(spec, copies)
 

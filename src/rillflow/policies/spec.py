@@ -270,6 +270,11 @@ def _check_bounds(spec: PolicySpec) -> None:
             f"head={spec.head!r} squeezes actions into their bounds, and {space} has none on some "
             "side: give it bounds (gymnasium.wrappers.RescaleAction), or use PPO"
         )
+    if not (space.low < space.high).all():
+        raise BuildError(
+            f"head={spec.head!r} stretches actions between their bounds, and in {space} some are "
+            "the same below and above: leave those parts of an action out, or use PPO"
+        )
 
 
 def _check_observations(spec: PolicySpec) -> None:

@@ -32,7 +32,8 @@ def export_onnx(trained: Trained, path: str | Path) -> Path:
     - `state` and `start`, for a policy that remembers: what it returned as `next_state` (zeros at
       first), and true where an episode begins;
     - `action`: the most likely one; a continuous one is clipped to the bounds of its space;
-    - `logits`, `mean` or `q_values`: what it was chosen by;
+    - `logits`, `mean` or `q_values`: what it was chosen by; `outputs`, of a policy that squeezes
+      actions into their bounds: means, then logarithms of standard deviations if it draws;
     - `next_state`, for a policy that remembers.
 
     The file tells in its metadata what it was trained with and what it takes. It is run before it

@@ -28,6 +28,8 @@ def output_name(spec: PolicySpec) -> str:
     """What the numbers behind the action are."""
     if spec.head == "q":
         return "q_values"
+    if spec.bounded:
+        return "outputs"
     return "mean" if spec.actions.kind == "continuous" else "logits"
 
 
@@ -41,7 +43,7 @@ def build(spec: PolicySpec, weights: Weights) -> Any:
     """The acting half of a built-in network as an ONNX model.
 
     Inputs are `observation` and, for a policy that remembers, `state` and `start`; outputs are
-    `action`, what it was chosen by (`logits`, `mean` or `q_values`), and `next_state`.
+    `action`, what it was chosen by (`logits`, `mean`, `q_values` or `outputs`), and `next_state`.
     """
     return _Graph(spec, weights).model()
 
@@ -62,7 +64,7 @@ class _Graph:
         inputs = [self.tensor("observation", kind, *spec.observation_shape)]
         outputs = [
             self.tensor("action", self._action_kind(), *spec.actions.shape),
-            self.tensor(output_name(spec), kinds.FLOAT, spec.actions.width),
+            self.tensor(output_name(spec), kinds.FLOAT, spec.width),
         ]
         features = self._image() if spec.image else self._vector()
         if spec.state_shape is not None:
@@ -150,11 +152,24 @@ class _Graph:
             flat = self.node("Concat", *best, axis=1)
             self.node("Reshape", flat, shape, name="action")
             return
+        if self.spec.bounded:
+            self._within(outputs, shape)
+            return
         # an environment clips the actions of a policy; whoever deploys it has to do the same
         low, high = (self.constant(*pair) for pair in zip(("low", "high"), bounds(self.spec),
                                                           strict=True))  # fmt: skip
         mean = self.node("Reshape", outputs, shape)
         self.node("Min", self.node("Max", mean, low), high, name="action")
+
+    def _within(self, outputs: str, shape: str) -> None:
+        """The middle action, squeezed into its bounds."""
+        width = self.spec.actions.width
+        if self.spec.width > width:
+            outputs = self.split(outputs, [width, width], axis=1)[0]
+        names = ("action_middle", "action_half")
+        middle, half = map(self.constant, names, self.spec.action_scale)
+        squeezed = self.node("Mul", self.node("Tanh", outputs), half)
+        self.node("Reshape", self.node("Add", squeezed, middle), shape, name="action")
 
     # pieces
 

@@ -29,7 +29,9 @@ class Acting(nn.Module):
         super().__init__()
         self.spec, self.model = spec, model
         if spec.actions.kind == "continuous":
-            for name, bound in zip(("low", "high"), bounds(spec), strict=True):
+            parts = spec.action_scale if spec.bounded else bounds(spec)
+            for name, bound in zip(("middle", "half") if spec.bounded else ("low", "high"), parts,
+                                   strict=True):  # fmt: skip
                 self.register_buffer(name, torch.tensor(bound), persistent=False)
 
     def forward(self, observation: Tensor, *remembered: Tensor) -> tuple[Tensor, ...]:
@@ -50,6 +52,10 @@ class Acting(nn.Module):
             parts = torch.split_with_sizes(outputs, actions.sizes, 1)
             best = torch.stack([part.argmax(1) for part in parts], 1)
             return best.reshape(-1, *actions.shape)
+        if self.spec.bounded:
+            squeezed = torch.tanh(outputs[:, : actions.width])
+            within = self.get_buffer("middle") + self.get_buffer("half") * squeezed
+            return within.reshape(-1, *actions.shape)
         low, high = self.get_buffer("low"), self.get_buffer("high")
         return torch.minimum(torch.maximum(outputs.reshape(-1, *actions.shape), low), high)
 

@@ -58,7 +58,7 @@ def _meant(what: str | None) -> str | None:
 def algorithms() -> dict[str, str]:
     """Each with the first line of its file, which is read and not run."""
     folder = Path(__file__).parents[2] / "algorithms"
-    names = _constant(folder / "__init__.py", "NAMES")
+    names = _constant(folder / "__init__.py", "ALGORITHMS")
     return {name: _first_line(folder / f"{name}.py") for name in names}
 
 
