@@ -56,8 +56,9 @@ def per_item(step: Callable[[], int], seconds: float) -> float:
 
 def learning(rows: int, seconds: float, hidden: int = 64) -> Callable[[], float]:
     """PPO's learner on a batch of so many rows."""
-    from rillflow.algorithms import ppo
     from rillflow.learning.learner import Learner
+
+    from rillflow.algorithms import ppo
     from rillflow.rl.rollout_worker import RolloutWorker
     from rillflow.rl.workers import Workers
     from rillflow.types import ActorInfo
