@@ -25,7 +25,8 @@ HOUSE = {
     "where a dead worker is noticed": ("engines/local.py", "Lost("),
     "the life of shared memory": ("engines/local_memory.py", "class ShmRef"),
     "how Ray objects are held and freed": ("engines/ray.py", "class RayRef"),
-    "virtual time, and the cores of a virtual cluster": ("engines/sim_time.py", "class Cores"),
+    "virtual time": ("engines/sim_time.py", "class Timeline"),
+    "the cores of a virtual cluster": ("engines/sim_cores.py", "class Cores"),
     # predictions
     "`simulate`": ("simulation/predict.py", "def simulate"),
     "what a real run teaches a simulation": ("simulation/calibrate.py", "def calibrate"),
@@ -48,7 +49,11 @@ HOUSE = {
     # learning
     "GAE": ("learning/losses/returns.py", "def gae"),
     "V-trace": ("learning/losses/returns.py", "def vtrace"),
-    "DQN's settings for CartPole": ("algorithms/dqn.py", '"CartPole-v1"'),
+    "DQN's learning rate on CartPole": ("algorithms/dqn.py", '"lr": 2.3e-3'),
+    "exploration schedules": ("policies/explorers.py", "def falling"),
+    "an algorithm's networks and their roles": ("policies/modules.py", "class Modules"),
+    "gradients in NumPy": ("learning/tape.py", "class Tape"),
+    "tasks inside workers": ("rl/tasks.py", "def ParallelTasks"),
     "where a new algorithm is registered": ("algorithms/__init__.py", "NAMES"),
     "how weights are versioned and sent": ("rl/weights.py", "self.version"),
     # runs and what comes of them
