@@ -7,7 +7,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from rillflow.runs.facts import machine
+from rillflow.runs.machine_facts import machine
 
 _PACKAGES = ("rillflow", "torch", "numpy", "gymnasium", "ray", "ale-py")
 

@@ -10,8 +10,8 @@ from typing import Any
 from _common import Report, figure, interleaved, load, script
 
 from rillflow.algorithms import get_algorithm
-from rillflow.cli.advice import advise
-from rillflow.cli.profile import measure
+from rillflow.cli.output.advice import advise
+from rillflow.cli.output.profile import measure
 from rillflow.learning.config import replaced
 
 MINUTES = 6

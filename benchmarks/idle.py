@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from _common import Figure, figure, load
 
 import rillflow as rf
-from rillflow.simulation.meters import schedstat
+from rillflow.simulation.cpu_meters import schedstat
 
 SLEEP = 2.0
 

@@ -11,7 +11,7 @@ from typing import Any
 from _common import Report, figure, load, script
 
 from rillflow.algorithms import get_algorithm
-from rillflow.cli.profile import measure
+from rillflow.cli.output.profile import measure
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.simulation import simulate

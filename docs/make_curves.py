@@ -21,7 +21,7 @@ import torch
 
 import rillflow as rf
 from rillflow.results import plot_runs
-from rillflow.runs.facts import machine, versions
+from rillflow.runs.machine_facts import machine, versions
 
 HERE = Path(__file__).parent / "pictures" / "curves"
 POINTS = 120

@@ -12,7 +12,7 @@ WIDTH = "96"
 
 def reference() -> str:
     """Every command, in the groups of `rillflow --help`."""
-    from rillflow.cli.main import GROUPS
+    from rillflow.cli.commands import GROUPS
 
     pieces = [f"```text\n{shown([])}\n```"]
     for title, group in GROUPS.items():

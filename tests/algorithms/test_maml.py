@@ -11,8 +11,8 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import maml
-from rillflow.envs.points import Goal, PointGoal, sample_goals
 from rillflow.envs.toy_base import Array, Bools
+from rillflow.envs.toy_point_goal import Goal, PointGoal, sample_goals
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.runs.train import Trained, train

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.checkpoint.kinds import kind_of
+from rillflow.checkpoint.registered_classes import kind_of
 from rillflow.experience.batch import MultiAgentBatch, SampleBatch
 from rillflow.experience.named_vector import NamedVector
 from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats

@@ -20,10 +20,12 @@ from rillflow.checkpoint import (
     CheckpointStore,
     UnknownClass,
     UnsavableState,
-    kinds,
     limits,
     read_checkpoint,
     register,
+)
+from rillflow.checkpoint import (
+    registered_classes as kinds,
 )
 from rillflow.errors import BuildError
 from rillflow.experience.batch import SampleBatch

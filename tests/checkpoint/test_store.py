@@ -21,11 +21,13 @@ from rillflow.checkpoint import (
     NoValidCheckpoint,
     StoreLocked,
     UnknownFormat,
-    files,
     manifest,
     migrate,
     newest_checkpoint,
     read_checkpoint,
+)
+from rillflow.checkpoint import (
+    hashed_files as files,
 )
 from rillflow.errors import BuildError
 

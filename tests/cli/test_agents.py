@@ -12,7 +12,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import ppo
-from rillflow.runs.agents import assigned
+from rillflow.runs.multi_agent import assigned
 from rillflow.runs.train import TrainedAgents
 from tests.cli.conftest import QUICK
 

@@ -10,9 +10,9 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import NAMES, get_algorithm
-from rillflow.runs.agents import assigned
-from rillflow.runs.exactness import MEANING, exactness, is_synchronous
 from rillflow.runs.job import Job
+from rillflow.runs.multi_agent import assigned
+from rillflow.runs.resume_exactness import MEANING, exactness, is_synchronous
 from tests.cli.conftest import QUICK
 
 SYNCHRONOUS = {"a2c", "dqn", "maml", "pg", "ppo", "simple_q"}

@@ -10,8 +10,8 @@ from importlib import import_module
 import pytest
 
 from rillflow.algorithms import NAMES, get_algorithm
-from rillflow.cli.main import COMMANDS
-from rillflow.cli.settings import settings_of
+from rillflow.cli.commands import COMMANDS
+from rillflow.cli.flags.settings import settings_of
 from tests.cli.conftest import environment
 
 _HEAVY = ("torch", "ray", "gymnasium", "numpy", "rich", "optuna", "tensorboard", "matplotlib")

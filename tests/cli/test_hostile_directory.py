@@ -119,8 +119,8 @@ def test_what_the_user_names_is_found_here_and_last(
 def test_an_installed_module_is_preferred_to_one_here(elsewhere: Path, tmp_path: Path) -> None:
     """And then nothing is looked for here."""
     code = (
-        "import sys; from rillflow.cli.here import look_here; look_here('numpy:zeros'); "
-        "look_here('CartPole-v1'); look_here('ppo'); print(sys.path)"
+        "import sys; from rillflow.cli.flags.current_directory import look_here; "
+        "look_here('numpy:zeros'); look_here('CartPole-v1'); look_here('ppo'); print(sys.path)"
     )
     done = run([sys.executable, "-P", "-c", code], elsewhere)
     assert str(elsewhere) not in done.out

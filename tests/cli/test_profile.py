@@ -7,8 +7,8 @@ import json
 import pytest
 
 from rillflow.algorithms import a3c, dqn, ppo
-from rillflow.cli.advice import advise
-from rillflow.cli.profile import table
+from rillflow.cli.output.advice import advise
+from rillflow.cli.output.profile import table
 from rillflow.scheduler.stats import RunStats
 from rillflow.scheduler.times import TimeShare
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rillflow.errors import BuildError, RunError
+from rillflow.files import to_json, write_json
+from rillflow.results.config_as_json import settings_of
 from rillflow.runs.directory import RunDirectory, runs_in
-from rillflow.runs.facts import settings_of
-from rillflow.runs.files import to_json, write_json
 
 
 def make(root: Path, name: str | None = None, **more: object) -> RunDirectory:
@@ -102,8 +102,8 @@ def test_only_a_run_can_be_opened(tmp_path: Path) -> None:
 def test_settings_that_are_code_are_named() -> None:
     from rillflow.algorithms import ppo
 
-    settings = settings_of(ppo.Config(loss=ppo.loss, hidden=(32,), env_config={"a": 1}))
-    assert settings["loss"] == "rillflow.algorithms.ppo:loss"
+    settings = settings_of(ppo.Config(update=ppo.update, hidden=(32,), env_config={"a": 1}))
+    assert settings["update"] == "rillflow.algorithms.ppo:update"
     assert settings["hidden"] == [32]
     assert settings["env_config"] == {"a": 1}
     json.dumps(settings)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from rillflow.cli.parser import Parser
-from rillflow.cli.problems import Usage
+from rillflow.cli.flags.parser import Parser
+from rillflow.cli.flags.settings import from_json, parse_value, settings_of, shown
+from rillflow.cli.flags.until import parse_until
+from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import (
     Request,
     add_request_flags,
@@ -18,8 +20,6 @@ from rillflow.cli.request import (
     command_line,
     parse_request,
 )
-from rillflow.cli.settings import from_json, parse_value, settings_of, shown
-from rillflow.cli.until import parse_until
 
 OWN = '''
 """An algorithm of a user."""

@@ -88,7 +88,7 @@ def test_commands_of_the_quickstart_run(tmp_path: Path) -> None:
 def test_commands_that_train_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every `rillflow train` that a page shows names things that exist."""
     from rillflow.cli.commands.train import add_run_flags
-    from rillflow.cli.parser import Parser
+    from rillflow.cli.flags.parser import Parser
     from rillflow.cli.request import add_request_flags, parse_request
 
     monkeypatch.syspath_prepend(str(ROOT / "examples"))

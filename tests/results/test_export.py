@@ -17,8 +17,8 @@ import rillflow as rf
 from rillflow.algorithms import ppo
 from rillflow.policies.make import first_weights, make_actor
 from rillflow.policies.spec import PolicySpec
-from rillflow.results import export_onnx, onnx_graph
-from rillflow.results.parity import check_parity, generated
+from rillflow.results import export_onnx, onnx_builtin_networks
+from rillflow.results.onnx_parity import check_parity, generated
 from rillflow.runs.train import Trained
 
 VECTOR = Box(-np.inf, np.inf, (4,), np.float32)
@@ -155,12 +155,12 @@ def test_one_flipped_weight_is_found_wherever_it_is(name: str, tmp_path: Path) -
 def test_an_export_that_acts_differently_is_refused_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = onnx_graph.build
+    build = onnx_builtin_networks.build
 
     def wrong(spec: PolicySpec, weights: Any) -> Any:
         return build(spec, {**weights, "trunk.1.bias": weights["trunk.1.bias"] + 0.1})
 
-    monkeypatch.setattr(onnx_graph, "build", wrong)
+    monkeypatch.setattr(onnx_builtin_networks, "build", wrong)
     path = tmp_path / "p.onnx"
     with pytest.raises(rf.RunError, match=r"does not do what the policy does .* not written"):
         export_onnx(policy(), path)

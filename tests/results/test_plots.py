@@ -16,7 +16,7 @@ from PIL import Image
 
 import rillflow as rf
 from rillflow.results import plot_runs
-from rillflow.results.curves import read_groups, read_run
+from rillflow.results.learning_curves import read_groups, read_run
 from rillflow.results.plots import apart
 
 SIGNATURES = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}

@@ -1,5 +1,7 @@
 """Replay actors and the operators around them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,7 @@ from rillflow.rl.replay import (
 from rillflow.rl.replay_actor import KEY_BITS, ReplayActor
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.train import TrainOneStep
+from rillflow.types import ActorInfo
 
 
 def info(index=0):
@@ -361,3 +364,28 @@ def test_bad_settings_are_told_at_once():
     with pytest.raises(rf.BuildError, match=r"n_step .* buffer_size .* final_epsilon") as error:
         dqn.Config.make(n_step=0, buffer_size=10, final_epsilon=2.0)
     assert "learning never starts" in str(error.value)
+
+
+def test_a_restarted_replay_actor_ignores_priorities_of_its_predecessors_rows() -> None:
+    def replay(life: int) -> ReplayActor:
+        info = ActorInfo("replay-3", index=3, incarnation=life, seed=0)
+        made = ReplayActor(100, learning_starts=1, train_batch_size=20, info=info)
+        made.add(SampleBatch({"rewards": np.arange(10.0)[None]}))
+        return made
+
+    before, after = replay(0), replay(1)
+    keys = before.replay()["keys"].ravel()
+    assert not set(keys) & set(after.replay()["keys"].ravel())
+    assert set(after.replay()["keys"].ravel() >> KEY_BITS) == {3}
+    priorities = after.get_state()
+    after.update_priorities(keys, np.full(len(keys), 1e6))
+    assert after.strangers == len(keys)
+    assert _same(priorities, after.get_state())
+    after.update_priorities(after.replay()["keys"].ravel(), np.full(20, 1e6))
+    assert not _same(priorities, after.get_state())
+
+
+def _same(left: Any, right: Any) -> bool:
+    trees = [{k: v for k, v in one.items() if "rng" not in k and "random" not in k}
+             for one in (left, right)]  # fmt: skip
+    return repr(trees[0]) == repr(trees[1])

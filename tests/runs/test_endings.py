@@ -18,15 +18,16 @@ import rillflow as rf
 from rillflow.algorithms import ppo
 from rillflow.checkpoint import newest_checkpoint
 from rillflow.errors import RunError
+from rillflow.results.config_as_json import settings_of
+from rillflow.runs import interrupts as interrupting
 from rillflow.runs import keeper as keeping
 from rillflow.runs import waits as waiting
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.facts import settings_of
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger, Listener
-from rillflow.runs.metrics import rows_in
+from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.resume import resume
 from rillflow.runs.waits import Waits
 
@@ -147,20 +148,20 @@ def test_an_environment_that_raises_before_the_first_save_loses_nothing(
 
 
 class Raises:
-    """PPO's loss, until it does not work any more."""
+    """PPO's update, until it does not work any more."""
 
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def __call__(self, policy: Any, rows: Any, cfg: Any) -> Any:
+    def __call__(self, m: Any, rows: Any, cfg: Any) -> Any:
         self.left -= 1
         if self.left < 0:
             raise ZeroDivisionError("in the loss")
-        return ppo.loss(policy, rows, cfg)
+        yield from ppo.update(m, rows, cfg)
 
 
 def test_a_learner_that_raises_loses_nothing(tmp_path: Path) -> None:
-    job = work("sim", loss=Raises(7))
+    job = work("sim", framework="torch", update=Raises(7))
     directory = directory_of(job, tmp_path)
     with pytest.raises(ZeroDivisionError):
         run(job, directory)
@@ -288,6 +289,29 @@ def test_once_is_enough_while_a_worker_hangs(tmp_path: Path, fault: Path, number
     assert same(saved_weights(directory), learned(directory))
 
 
+@pytest.mark.usefixtures("impatient")
+def test_once_is_enough_while_an_environment_of_the_driver_hangs(
+    tmp_path: Path, fault: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else can be asked then; the policy is saved."""
+    monkeypatch.setattr(interrupting, "LIMIT", 1.0)
+    config = {"after": 100, "file": str(fault), "hangs": True}
+    job = work(env=faulty, env_config=config, num_workers=0)
+    directory = directory_of(job, tmp_path)
+    rows: list[float] = []
+    done = threading.Event()
+    sender = threading.Thread(target=_signal_when_quiet, args=(rows, signal.SIGTERM, done))
+    sender.start()
+    try:
+        with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+            run(job, directory, interrupts=interrupts, on_row=lambda row: rows.append(0.0))
+    finally:
+        done.set()
+        sender.join()
+    assert interrupts.exit_code == 128 + signal.SIGTERM
+    assert saved_weights(directory)
+
+
 def _signal_when_quiet(rows: list[float], number: int, done: threading.Event) -> None:
     """When there are rows, and there have been no more for a while."""
     count = 0
@@ -357,19 +381,19 @@ def test_waits_are_as_they_were_afterwards() -> None:
 
 
 class Poisons:
-    """PPO's loss, which once writes what is not finite into the weights, past every check."""
+    """PPO's update, which once writes what is not finite into the weights, past every check."""
 
     def __init__(self, part: str) -> None:
         self.part, self.calls = part, 0
 
-    def __call__(self, policy: Any, rows: Any, cfg: Any) -> Any:
+    def __call__(self, m: Any, rows: Any, cfg: Any) -> Any:
         self.calls += 1
-        loss = ppo.loss(policy, rows, cfg)
+        (step,) = ppo.update(m, rows, cfg)
         if self.calls == 12:
-            for name, parameter in policy.model.named_parameters():
+            for name, parameter in m.policy.model.named_parameters():
                 if name.startswith(self.part):
                     parameter.data[0] = float("nan")
-        return loss
+        yield step
 
 
 def all_finite(weights: dict[str, Any]) -> bool:
@@ -383,7 +407,7 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
         pytest.warns(UserWarning, match="not finite") as told,
         pytest.raises(RunError, match="outputs of the policy are not finite"),
     ):
-        run(work("sim", loss=Poisons("action")), directory, steps=64)
+        run(work("sim", framework="torch", update=Poisons("action")), directory, steps=64)
     texts = [str(one.message) for one in told]
     assert sum("the policy is not saved: its weights " in text for text in texts) == 2
     assert sum("no checkpoint this time: " in text for text in texts) == 1
@@ -396,7 +420,8 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
 def test_a_run_that_ends_with_weights_that_are_not_finite_fails(tmp_path: Path) -> None:
     """Also if it can still act with them."""
     directory = directory_of(work("sim"), tmp_path)
-    bad = work("sim", {"steps": 1200}, max_nonfinite_steps=1000, loss=Poisons("value"))
+    bad = work("sim", {"steps": 1200}, max_nonfinite_steps=1000, framework="torch",
+               update=Poisons("value"))  # fmt: skip
     with (
         pytest.warns(UserWarning, match="not finite"),
         pytest.raises(RunError, match=r"the policy is not saved.*not finite.*newest is of step"),

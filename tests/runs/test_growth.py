@@ -11,9 +11,9 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import impala
-from rillflow.runs import history, metrics
+from rillflow.results.config_as_json import settings_of
+from rillflow.runs import history, metrics_file
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.facts import settings_of
 from rillflow.runs.job import Job, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger
@@ -34,7 +34,7 @@ def test_memory_and_files_of_a_run_are_flat(
     """IMPALA on CartPole makes hundreds of results a second; from the fourth part of a minute on
     nothing grows."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(metrics, "FULL", 1000)
+    monkeypatch.setattr(metrics_file, "FULL", 1000)
     config = impala.Config.make(env="CartPole-v1", num_workers=2)
     job = Job("impala", impala, config, {"seconds": 60}, engine="local")
     directory = RunDirectory.create(

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import rillflow as rf
-from rillflow.runs import metrics
+from rillflow.runs import metrics_file
 from rillflow.runs.history import History
-from rillflow.runs.metrics import Cut, MetricsFile, cut_rows, rows_in
+from rillflow.runs.metrics_file import Cut, MetricsFile, cut_rows, rows_in
 
 
 def row(number: int) -> dict[str, float]:
@@ -89,7 +89,7 @@ def add(file: MetricsFile, which: range) -> None:
 def test_of_rows_that_wait_for_long_the_newest_are_kept(
     path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "_WAITING", 4)
+    monkeypatch.setattr(metrics_file, "_WAITING", 4)
     file = MetricsFile(path)
     disk.room = 0
     with pytest.warns(UserWarning, match="up to 4 rows wait"):
@@ -121,7 +121,7 @@ def test_what_a_killed_writer_left_of_a_line_is_removed(path: Path) -> None:
 
 def test_a_long_run_writes_fewer_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every so many lines half as often, and always the last; a run that goes on as well."""
-    monkeypatch.setattr(metrics, "FULL", 10)
+    monkeypatch.setattr(metrics_file, "FULL", 10)
     file = MetricsFile(path)
     add(file, range(1, 101))
     file.close()

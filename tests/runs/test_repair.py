@@ -15,7 +15,7 @@ import rillflow as rf
 from rillflow.checkpoint import CheckpointStore, ForeignCheckpoint, newest_checkpoint
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.keeper import Keeper
-from rillflow.runs.metrics import rows_in
+from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.resume import job_of, resume
 from tests.runs.test_resume import begin, directory_of, figures, go_on, job, same_weights
 

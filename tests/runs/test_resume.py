@@ -19,13 +19,13 @@ import torch
 import rillflow as rf
 from rillflow.algorithms import get_algorithm
 from rillflow.checkpoint import newest_checkpoint
+from rillflow.results.config_as_json import settings_of
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.facts import settings_of
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger
-from rillflow.runs.metrics import rows_in
+from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.resume import job_of, resume
 
 EVERY = 400
@@ -138,7 +138,7 @@ def test_a_resumed_run_of_atari_is_the_run_that_was_not_interrupted(
 ) -> None:
     """Games in native code too: they are played again until they are where they were."""
     pytest.importorskip("ale_py", reason="ale-py is an optional extra")
-    monkeypatch.setattr("rillflow.envs.games.STEPS_PER_SEED", 40)
+    monkeypatch.setattr("rillflow.envs.atari_state.STEPS_PER_SEED", 40)
     games = {"max_num_frames_per_episode": 60, "img_height": 36, "img_width": 36}
     small = {"num_workers": 1, "num_envs_per_worker": 1, "train_batch_size": 16}
     work = job("ppo", 80, env="ALE/Pong-v5", env_config=games, **small)

@@ -135,7 +135,7 @@ def test_who_never_answered_has_the_time_of_the_group(engine):
         assert next(run) == "c"
         for _ in range(30):
             engine.advance(0.25)
-        with pytest.raises(rf.WorkerLost, match="worker-0.*no answer for 5 s"):
+        with pytest.raises(rf.WorkerLost, match=r"worker-0.*no answer for 5 s"):
             next(run)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from rillflow.pictures.live import draw
 from rillflow.web.curve import Curve
-from rillflow.web.files import RunFiles, judge
+from rillflow.web.run_files import RunFiles, judge
 
 
 def write(directory: Path, name: str, text: str) -> None:
@@ -174,7 +174,7 @@ def test_a_long_history_is_read_in_several_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that none takes long."""
-    monkeypatch.setattr("rillflow.web.files._BUDGET", 0.0001)
+    monkeypatch.setattr("rillflow.web.run_files._BUDGET", 0.0001)
     line = json.dumps({"steps": 1, "loss": 0.25, "text": "x" * 60}) + "\n"
     (tmp_path / "metrics.jsonl").write_text(line * 30_000)
     files = RunFiles(tmp_path)

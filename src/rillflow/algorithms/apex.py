@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rillflow.algorithms.dqn import CART_POLE, MOUNTAIN_CAR
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
 from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.config import below_one
 from rillflow.learning.q_learning import (
-    CART_POLE,
-    MOUNTAIN_CAR,
     QConfig,
     modules,
     prepare,

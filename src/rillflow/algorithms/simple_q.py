@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rillflow.algorithms.dqn import MOUNTAIN_CAR
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.q_learning import (
-    MOUNTAIN_CAR,
     QConfig,
     explorer,
     modules,

@@ -23,9 +23,9 @@ from rillflow.checkpoint.errors import StoreLocked as StoreLocked
 from rillflow.checkpoint.errors import UnknownClass as UnknownClass
 from rillflow.checkpoint.errors import UnknownFormat as UnknownFormat
 from rillflow.checkpoint.errors import UnsavableState as UnsavableState
-from rillflow.checkpoint.kinds import register as register
 from rillflow.checkpoint.manifest import Manifest as Manifest
 from rillflow.checkpoint.read import Checkpoint as Checkpoint
 from rillflow.checkpoint.read import read_checkpoint as read_checkpoint
+from rillflow.checkpoint.registered_classes import register as register
 from rillflow.checkpoint.search import newest_checkpoint as newest_checkpoint
 from rillflow.checkpoint.store import CheckpointStore as CheckpointStore

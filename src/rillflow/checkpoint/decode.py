@@ -16,7 +16,7 @@ import numpy as np
 
 from rillflow.checkpoint.arrays import Array, dtype_named, from_tensor
 from rillflow.checkpoint.errors import CheckpointDamaged, UnknownClass
-from rillflow.checkpoint.kinds import kind_named
+from rillflow.checkpoint.registered_classes import kind_named
 
 _HEX_INT = re.compile(r"-?0x[0-9a-f]+", re.ASCII)
 _ARRAY_NOTES = {"axes", "read_only", "dtype", "shape"}

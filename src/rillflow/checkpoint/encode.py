@@ -27,7 +27,7 @@ import numpy as np
 from rillflow.checkpoint import limits
 from rillflow.checkpoint.arrays import Array, can_hold, to_tensor
 from rillflow.checkpoint.errors import UnsavableState
-from rillflow.checkpoint.kinds import Kind, kind_of
+from rillflow.checkpoint.registered_classes import Kind, kind_of
 from rillflow.checkpoint.strict_json import excess, to_json
 
 T = TypeVar("T")

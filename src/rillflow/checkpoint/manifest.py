@@ -16,7 +16,7 @@ from typing import Any
 
 from rillflow.checkpoint import limits, migrate
 from rillflow.checkpoint.errors import CheckpointDamaged, UnsavableState
-from rillflow.checkpoint.files import FileRecord, read_file
+from rillflow.checkpoint.hashed_files import FileRecord, read_file
 from rillflow.checkpoint.strict_json import parse_json
 
 MANIFEST = "manifest.json"

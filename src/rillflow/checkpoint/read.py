@@ -11,10 +11,10 @@ from rillflow.checkpoint import limits, migrate
 from rillflow.checkpoint.arrays import Array
 from rillflow.checkpoint.decode import decode
 from rillflow.checkpoint.errors import CheckpointDamaged, CheckpointError
-from rillflow.checkpoint.files import read_file
+from rillflow.checkpoint.hashed_files import read_file
 from rillflow.checkpoint.manifest import DIRECTORY, MANIFEST, STATE, Manifest, read_manifest
+from rillflow.checkpoint.safetensors_format import read_tensors
 from rillflow.checkpoint.strict_json import parse_json
-from rillflow.checkpoint.tensors import read_tensors
 
 
 @dataclass(frozen=True)

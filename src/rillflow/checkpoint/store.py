@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rillflow.checkpoint.commit import TEMPORARY, commit, discard, temporary
+from rillflow.arguments import is_count
 from rillflow.checkpoint.encode import encode
 from rillflow.checkpoint.errors import (
     CheckpointError,
@@ -17,7 +17,7 @@ from rillflow.checkpoint.errors import (
     CheckpointWarning,
     ForeignCheckpoint,
 )
-from rillflow.checkpoint.files import read_file, remove_tree, replace_file, sync_directory
+from rillflow.checkpoint.hashed_files import read_file, remove_tree, replace_file, sync_directory
 from rillflow.checkpoint.lock import Lock
 from rillflow.checkpoint.manifest import DIRECTORY, Manifest, check_facts, check_step
 from rillflow.checkpoint.read import Checkpoint
@@ -28,6 +28,7 @@ from rillflow.checkpoint.search import (
     find_newest,
     none_valid,
 )
+from rillflow.checkpoint.write import TEMPORARY, commit, discard, temporary
 from rillflow.errors import BuildError
 
 
@@ -65,7 +66,7 @@ class CheckpointStore:
         run: str | None = None,
         adopt: bool = False,
     ) -> None:
-        if keep is not None and (type(keep) is not int or keep < 1):
+        if keep is not None and not is_count(keep):
             raise BuildError(f"keep is a number of checkpoints, at least 1, or None; got {keep!r}.")
         self.directory = Path(directory)
         self.keep = keep

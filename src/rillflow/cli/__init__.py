@@ -1,1 +1,1 @@
-"""The command `rillflow`: its commands are in `commands/`, what they share is here."""
+"""The command `rillflow`: its `commands/`, the `flags/` they take, the `output/` they show."""

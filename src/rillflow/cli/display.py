@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rillflow.cli.braille import bar, curve, number
-from rillflow.cli.forecast import Forecast, duration
-from rillflow.cli.lines import time_left
+from rillflow.cli.output.braille_curve import bar, curve, number
+from rillflow.cli.output.progress_lines import time_left
+from rillflow.cli.output.time_left import Forecast, duration
 from rillflow.runs.listeners import Listener, Row
 from rillflow.runs.status import snapshot
 

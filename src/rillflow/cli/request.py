@@ -13,10 +13,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rillflow.cli.here import look_here
-from rillflow.cli.parser import Parser
-from rillflow.cli.problems import Usage
-from rillflow.cli.settings import (
+from rillflow.cli.flags.current_directory import look_here
+from rillflow.cli.flags.parser import Parser
+from rillflow.cli.flags.settings import (
     Setting,
     from_json,
     parse_object,
@@ -24,7 +23,8 @@ from rillflow.cli.settings import (
     settings_of,
     shown,
 )
-from rillflow.cli.trust import add_trust_flag, require_trust, take_named
+from rillflow.cli.flags.trust import add_trust_flag, require_trust, take_named
+from rillflow.cli.output.error_messages import Usage
 from rillflow.errors import BuildError
 from rillflow.safety.bounded import read_bytes
 
@@ -127,7 +127,7 @@ def add_policies_flag(parser: Parser) -> None:
 
 def agents_for(request: Request) -> dict[str, str] | None:
     """For each agent of the environment the name of its policy; None if it has one agent."""
-    from rillflow.runs.agents import assigned
+    from rillflow.runs.multi_agent import assigned
 
     given = request.options.policies
     if given is not None and given.lstrip().startswith("{"):
@@ -169,7 +169,7 @@ def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
 
 
 def _algorithm(name: str) -> Any:
-    from rillflow.runs.algorithm import find_algorithm  # with NumPy: help needs it not
+    from rillflow.runs.find_algorithm import find_algorithm  # with NumPy: help needs it not
 
     if ":" in name:
         look_here(name)

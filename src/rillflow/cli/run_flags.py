@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillflow.cli.parser import Parser, whole
-from rillflow.cli.problems import Usage
+from rillflow.cli.flags.parser import Parser, whole
+from rillflow.cli.flags.until import LIMITS
+from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import add_policies_flag
-from rillflow.cli.until import LIMITS
 
 
 def add_run_flags(parser: Parser) -> None:
@@ -84,7 +84,7 @@ def add_fault_flags(parser: Parser) -> None:
 
 def fault_settings(options: Any) -> dict[str, Any]:
     """Those of them that were given."""
-    from rillflow.cli.settings import parse_value, settings_of
+    from rillflow.cli.flags.settings import parse_value, settings_of
     from rillflow.learning.config import AlgorithmConfig
 
     hints = {setting.name: setting.hint for setting in settings_of(AlgorithmConfig)}

@@ -16,10 +16,11 @@ from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost,
 from rillflow.engines.host import Host
 from rillflow.engines.packing import PackedRef, hand_over
 from rillflow.engines.replies import Reply, event_of, spoiled
+from rillflow.engines.sim_cores import Cores
 from rillflow.engines.sim_faults import Fail, Fault, Hang, InjectedFailure, Kill
 from rillflow.engines.sim_generators import Generators
 from rillflow.engines.sim_latency import Latency, LatencyModel
-from rillflow.engines.sim_time import Cores, Timeline
+from rillflow.engines.sim_time import Timeline
 from rillflow.types import Header, Ref
 
 Job = tuple[Order, Ref | None]

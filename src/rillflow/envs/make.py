@@ -78,7 +78,7 @@ def _from_name(env_id: str, num_envs: int, seed: int, config: dict[str, Any]) ->
     name = living_name(env_id)
     config = {**name.config, **config}
     if name.id.startswith("ALE/"):
-        from rillflow.envs.atari import make_atari
+        from rillflow.envs.atari_preprocessing import make_atari
 
         return Envs(
             make_atari(name.id, num_envs, config), name=env_id, seed=seed, clip_rewards=True
@@ -128,7 +128,7 @@ def _from_factory(
     from gymnasium.vector import VectorEnv
 
     from rillflow.envs.guard import Guard
-    from rillflow.envs.singles import Singles
+    from rillflow.envs.sync_vector import SyncVector
 
     if takes_num_envs(factory):
         config = {**config, "num_envs": num_envs}
@@ -149,7 +149,7 @@ def _from_factory(
         return Guard(_single(made(factory, name, config), name), name, index)
 
     try:
-        vector = Singles([lambda env=env: env for env in guarded], again)  # type: ignore[misc]
+        vector = SyncVector([lambda env=env: env for env in guarded], again)  # type: ignore[misc]
     except Exception as error:
         raise raised(error, "being made into a vector", name) from error
     return _finish(vector, name, num_envs, seed)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rillflow.envs.checks import EnvError, actions_mismatch, mismatch, not_finite, where
-from rillflow.envs.episodes import Episodes
+from rillflow.envs.episode_returns import Episodes
 from rillflow.envs.spaces import Array
 from rillflow.envs.vector import Step
 

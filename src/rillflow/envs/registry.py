@@ -19,9 +19,9 @@ BUILT_IN = {
     "Identity": "rillflow.envs.toy:Identity",
     "Corridor": "rillflow.envs.toy:Corridor",
     "ConstantReward": "rillflow.envs.toy:ConstantReward",
-    "PointGoal": "rillflow.envs.points:PointGoal",
+    "PointGoal": "rillflow.envs.toy_point_goal:PointGoal",
     "CartPole-hidden-velocity": "rillflow.envs.toy:HiddenVelocityCartPole",
-    "MultiAgentCartPole": "rillflow.envs.poles:MultiAgentCartPole",
+    "MultiAgentCartPole": "rillflow.envs.toy_multiagent_cartpole:MultiAgentCartPole",
 }
 """our own small environments, by name"""
 

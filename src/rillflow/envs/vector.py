@@ -34,7 +34,7 @@ from rillflow.envs.checks import (
     result_mismatch,
     where,
 )
-from rillflow.envs.episodes import Bools, Episodes
+from rillflow.envs.episode_returns import Bools, Episodes
 from rillflow.envs.spaces import Array, actions_of, is_box, observations_of
 from rillflow.envs.state import state_of
 

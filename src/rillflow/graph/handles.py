@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from rillflow.arguments import is_count
 from rillflow.callables import label_of, owner_of
 from rillflow.errors import BuildError
 from rillflow.types import ActorInfo, FailurePolicy, Placement, Reaction
@@ -121,7 +122,7 @@ class Actors(Handle):
                 f"an actor is made by calling its class; {factory!r} cannot be called. "
                 "Pass a class or a function that returns the actor."
             )
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        if not is_count(count):
             raise BuildError(
                 f"a group of actors needs a count of at least 1; {label_of(factory)} got {count!r}."
             )
@@ -130,7 +131,7 @@ class Actors(Handle):
                 f"unknown placement {placement!r} for actor {label_of(factory)}; "
                 "choose 'process', 'thread' or 'driver'."
             )
-        if isinstance(mailbox, bool) or not isinstance(mailbox, int) or mailbox < 1:
+        if not is_count(mailbox):
             raise BuildError(
                 f"a mailbox holds at least one message; {label_of(factory)} got {mailbox!r}."
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rillflow.graph.captured import captured_groups
+from rillflow.graph.captured_actors import captured_groups
 from rillflow.graph.handles import ActorHandle, Actors, Background, Queue
 from rillflow.graph.node import Node
 

@@ -274,14 +274,14 @@ def tuned(settings: type, env: Any) -> dict[str, Any]:
     return {}
 
 
-_RENAMED = {"loss": "update", "postprocess": "prepare"}
+RENAMED = {"loss": "update", "postprocess": "prepare"}
 """settings of version 0.1 that say something else now"""
 
 
 def _unknown(name: str, known: set[str]) -> str:
-    if name in _RENAMED:
+    if name in RENAMED:
         return (
-            f"unknown setting {name!r}: it is {_RENAMED[name]!r} now, a function of the networks, "
+            f"unknown setting {name!r}: it is {RENAMED[name]!r} now, a function of the networks, "
             "the rows and the settings (docs/own-algorithm.md shows one)"
         )
     near = difflib.get_close_matches(name, known, n=1)

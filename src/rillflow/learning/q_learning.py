@@ -91,25 +91,3 @@ def update(m: Any, rows: Rows, cfg: QNetworkConfig) -> Steps:
     if "keys" in rows:
         stats["keys"] = rows["keys"]
     yield Step(loss, trains="policy", stats=stats)
-
-
-CART_POLE: dict[str, Any] = {
-    "hidden": (128, 128),
-    "activation": "tanh",
-    "lr": 2.3e-3,
-    "dueling": False,
-    "n_step": 3,
-    "target_network_update_freq": 2560,
-}
-"""settings for CartPole-v1"""
-
-MOUNTAIN_CAR: dict[str, Any] = {
-    "hidden": (128, 128),
-    "activation": "tanh",
-    "lr": 4e-3,
-    "train_batch_size": 128,
-    "training_intensity": 16.0,
-    "target_network_update_freq": 10_000,
-}
-"""settings for MountainCar-v0, whose goal is not found by chance: values begin above all that there
-is to get, so that what has been tried soon looks worse than what has not"""

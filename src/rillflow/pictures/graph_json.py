@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from rillflow.callables import label_of
-from rillflow.graph.captured import captured_groups
+from rillflow.graph.captured_actors import captured_groups
 from rillflow.graph.handles import Actors, Background, Queue
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program

@@ -7,6 +7,6 @@ from rillflow.results.evaluation import Evaluation as Evaluation
 from rillflow.results.evaluation import evaluate as evaluate
 from rillflow.results.evaluation import evaluate_agents as evaluate_agents
 from rillflow.results.export import export_onnx as export_onnx
+from rillflow.results.film_strip import frame_strip as frame_strip
 from rillflow.results.plots import plot_runs as plot_runs
-from rillflow.results.strip import frame_strip as frame_strip
 from rillflow.results.video import record as record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,17 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rillflow.errors import RunError
+from rillflow.arguments import check_count
+from rillflow.files import to_json
 from rillflow.results import statistics
-from rillflow.results.extras import check_count
-from rillflow.results.playing import Player, algorithm_name, env_name, env_of, open_envs
+from rillflow.results.play_episodes import play, play_agents
+from rillflow.results.player import Player, algorithm_name, env_name
 
 if TYPE_CHECKING:
-    from rillflow.envs.vector import Envs
     from rillflow.results.trained import Trained, TrainedAgents
-
-_COPIES = 20
-"""environments that are played side by side"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +103,7 @@ class Evaluation:
 
     def to_json(self, indent: int | None = 2) -> str:
         """All of it in one JSON object."""
-        return json.dumps(self.to_data(), indent=indent)
+        return to_json(self.to_data(), indent=indent)
 
     def __str__(self) -> str:
         acting = "greedy" if self.greedy else "sampled"
@@ -166,15 +162,8 @@ def evaluate(
     """
     check_count("episodes", episodes)
     check_count("max_steps", max_steps)
-    count = min(episodes, _COPIES)
-    share = [episodes // count + (i < episodes % count) for i in range(count)]
-    envs = open_envs(trained, env_of(trained), count, seed, trained.config.env_config)
-    try:
-        player = Player(trained, greedy=greedy, seed=seed)
-        played = _play(envs, player, share, max_steps)
-    finally:
-        envs.close()
-    returns, lengths = zip(*(episode for own in played for episode in own), strict=True)
+    player = Player(trained, greedy=greedy, seed=seed)
+    returns, lengths = zip(*play(trained, player, episodes, seed, max_steps), strict=True)
     return Evaluation(
         returns=returns,
         lengths=lengths,
@@ -200,10 +189,7 @@ def evaluate_agents(
         name: Player(own, greedy=greedy, seed=seed + i)
         for i, (name, own) in enumerate(trained.policies.items())
     }
-    nowhere = np.zeros(0, bool)  # only a policy that remembers asks where episodes start
-    played = trained.play(
-        episodes, lambda name, obs: players[name].act(obs, nowhere), seed=seed, max_steps=max_steps
-    )
+    played = play_agents(trained, players, episodes, seed, max_steps)
     found = {}
     for name, own in played.items():
         returns, lengths = zip(*own, strict=True)
@@ -217,32 +203,6 @@ def evaluate_agents(
             greedy=greedy,
         )
     return found
-
-
-def _play(
-    envs: Envs, player: Player, share: list[int], max_steps: int
-) -> list[list[tuple[float, int]]]:
-    """Returns and lengths of the first `share` episodes of each environment."""
-    played: list[list[tuple[float, int]]] = [[] for _ in share]
-    left, since = np.array(share), np.zeros(len(share), int)
-    obs, starts = envs.reset(), np.ones(len(share), bool)
-    while left.any():
-        step = envs.step(player.act(obs, starts))
-        since += 1
-        ended = np.flatnonzero(step.terminated | step.truncated)
-        # episodes that ended with this step are told in the order of the environments
-        for i, (episode_return, length) in zip(ended, envs.pop_episodes(), strict=True):
-            since[i] = 0
-            if left[i]:
-                left[i] -= 1
-                played[i].append((float(episode_return), int(length)))
-        if (since[left > 0] >= max_steps).any():
-            raise RunError(
-                f"evaluate: an episode of {envs.name!r} did not end in {max_steps} steps: give "
-                "the environment a limit (gymnasium.wrappers.TimeLimit), or a larger max_steps."
-            )
-        obs, starts = step.obs, step.starts
-    return played
 
 
 def _figure(value: float) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rillflow.arguments import path_ending_in
+from rillflow.files import to_json, whole_file
 from rillflow.policies.saved import spec_to_data
-from rillflow.results import onnx_graph
-from rillflow.results.extras import needs, path_ending_in, whole_file
-from rillflow.results.parity import check_parity
-from rillflow.results.playing import algorithm_name, env_name
+from rillflow.results import onnx_builtin_networks
+from rillflow.results.onnx_parity import check_parity
+from rillflow.results.optional_libraries import needs
+from rillflow.results.player import algorithm_name, env_name
 
 if TYPE_CHECKING:
     from rillflow.results.trained import Trained
@@ -41,9 +42,9 @@ def export_onnx(trained: Trained, path: str | Path) -> Path:
     path = path_ending_in(path, (".onnx",), "an exported policy")
     onnx = needs("onnx", "onnx", "an export")
     if isinstance(trained.spec.model, str):
-        model = onnx_graph.build(trained.spec, trained.weights)
+        model = onnx_builtin_networks.build(trained.spec, trained.weights)
     else:
-        from rillflow.results.traced import trace
+        from rillflow.results.onnx_own_networks import trace
 
         model = trace(trained.spec, trained.weights)
     describe(onnx, model, trained)
@@ -66,23 +67,10 @@ def describe(onnx: Any, model: Any, trained: Trained) -> None:
         "algorithm": algorithm_name(trained),
         "env": env_name(trained),
         "env_config": json.dumps(trained.config.env_config, default=repr),
-        "observation_space": _json(data["observation_space"]),
-        "action_space": _json(data["action_space"]),
+        "observation_space": to_json(data["observation_space"]),
+        "action_space": to_json(data["action_space"]),
         "model": spec.model if isinstance(spec.model, str) else str(data["model"]["own"]),
         "head": spec.head,
         "recurrent": json.dumps(bool(spec.recurrent)),
     }
     onnx.helper.set_model_props(model, facts)
-
-
-def _json(value: Any) -> str:
-    """Strict JSON, which has no infinity: a missing bound is null."""
-
-    def finite(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {name: finite(inner) for name, inner in part.items()}
-        if isinstance(part, list):
-            return [finite(inner) for inner in part]
-        return None if isinstance(part, float) and not math.isfinite(part) else part
-
-    return json.dumps(finite(value))

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rillflow.arguments import path_ending_in
 from rillflow.errors import BuildError
-from rillflow.results.curves import Group, read_groups
-from rillflow.results.extras import needs, path_ending_in, whole_file
+from rillflow.files import whole_file
+from rillflow.results.learning_curves import Group, read_groups
+from rillflow.results.optional_libraries import needs
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """told apart by colour-blind eyes too (Okabe and Ito 2008)"""

@@ -13,7 +13,7 @@ from rillflow.envs.headless import no_window
 from rillflow.envs.make import attribute, name_of, takes_num_envs
 from rillflow.envs.registry import BUILT_IN, living_name
 from rillflow.errors import BuildError, RunError
-from rillflow.results.playing import env_of, open_envs
+from rillflow.results.player import env_of, open_envs
 
 if TYPE_CHECKING:
     from rillflow.envs.vector import Envs, Step
@@ -160,7 +160,7 @@ def _takes(factory: Callable[..., Any], name: str) -> bool:
 
 
 def _atari(trained: Trained, env_id: str, seed: int, config: dict[str, Any]) -> Rendered:
-    from rillflow.envs.atari import STANDARD, make_atari
+    from rillflow.envs.atari_preprocessing import STANDARD, make_atari
 
     envs = open_envs(trained, env_id, 1, seed, config)
     whole = {"img_height": 210, "img_width": 160, "grayscale": False, "stack_num": 1}

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rillflow.arguments import check_count, path_ending_in
 from rillflow.errors import BuildError
-from rillflow.results.extras import check_count, needs, path_ending_in, whole_file
-from rillflow.results.film import write_mp4
-from rillflow.results.playing import Player
+from rillflow.files import whole_file
+from rillflow.results.mp4_writer import write_mp4
+from rillflow.results.optional_libraries import needs
+from rillflow.results.player import Player
 from rillflow.results.rendering import Frame, Rendered, open_rendered
 
 if TYPE_CHECKING:

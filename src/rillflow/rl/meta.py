@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rillflow.envs.make import make_envs
-from rillflow.envs.tasks import sample_tasks
+from rillflow.envs.meta_tasks import sample_tasks
 from rillflow.errors import BuildError
 from rillflow.experience.batch import SampleBatch
 from rillflow.graph.context import Context, Operator

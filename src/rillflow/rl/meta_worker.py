@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rillflow.envs import tasks
+from rillflow.envs import meta_tasks as tasks
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.policies.spec import PolicySpec

@@ -80,7 +80,7 @@ class MultiAgentWorkers(Handle):
     concat: Callable[[list[Any]], Any] = staticmethod(MultiAgentBatch.concat)
 
     def __init__(self, config: MultiAgentConfig) -> None:
-        from rillflow.envs.groups import make_multi_agent_envs
+        from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 
         config.validate()
         self.config = config

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rillflow.envs.groups import make_multi_agent_envs
+from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 from rillflow.experience.batch import Array, MultiAgentBatch
 from rillflow.experience.fragment_writer import FragmentWriter
 from rillflow.learning.config import AlgorithmConfig

@@ -25,14 +25,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.errors import BuildError, RunError
-from rillflow.runs.facts import machine, versions
-from rillflow.runs.files import read_json, write_json
+from rillflow.files import write_json, write_text
+from rillflow.runs.machine_facts import machine, versions
+from rillflow.safety import bounded
 
 if TYPE_CHECKING:
     from rillflow.checkpoint.lock import Lock
 
 FORMAT = 1
 """of run.json; raised when an older reader could no longer understand it"""
+_LARGEST = 16 << 20
+"""bytes of a file of a run's directory that is read as a whole"""
 
 
 class RunDirectory:
@@ -165,8 +168,6 @@ class RunDirectory:
 
     def write_graph(self, flow: Any) -> None:
         """graph.json and graph.svg of a flow."""
-        from rillflow.runs.files import write_text
-
         write_json(self.path / "graph.json", flow.to_json())
         write_text(self.path / "graph.svg", flow.to_svg())
 
@@ -267,3 +268,12 @@ def _unwritable(path: Path, error: OSError) -> RunError:
         f"cannot write a run under {str(path)!r} ({error.strerror or error}): choose a directory "
         "of your own with --run-dir."
     )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file; empty if there is none that can be read."""
+    try:
+        content = bounded.read_json(path, _LARGEST)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+LIMIT = 20.0
+"""seconds for which the end of what is being done is waited for; then it is stopped at once"""
+
 
 class Interrupts:
     """While its `with` block lasts, turns signals into a wish to stop that a loop can look at.
@@ -23,6 +26,8 @@ class Interrupts:
         """when that was first wished, on the clock of `time.monotonic`"""
         self.ready = False
         """whether there is something to finish and to save"""
+        self.saving = False
+        """whether what was being done has ended, and is being saved"""
         self.signal = signal.SIGINT
         """the one that came"""
         self._on_wish = on_wish
@@ -34,11 +39,14 @@ class Interrupts:
                 if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                     continue  # `nohup` wants the run to outlive its terminal
                 self._before[number] = signal.signal(number, self._heard)
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._late)
         except ValueError:
             pass  # not the main thread
         return self
 
     def __exit__(self, *_: object) -> None:
+        if signal.SIGALRM in self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -48,8 +56,14 @@ class Interrupts:
             self.wished = True
             raise KeyboardInterrupt
         self.wished, self.since = True, time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, LIMIT)
         if self._on_wish is not None:
             self._on_wish()
+
+    def _late(self, number: int, frame: FrameType | None) -> None:
+        """Code of the user's, in the driver itself, has not returned since the wish to stop."""
+        if not self.saving:
+            raise KeyboardInterrupt
 
     @property
     def exit_code(self) -> int:

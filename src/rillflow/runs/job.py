@@ -17,13 +17,13 @@ from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentWorkers
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
-from rillflow.runs.agents import build_agents
 from rillflow.runs.history import History
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import Listener, Listeners, Row
 from rillflow.runs.loop import Loop
-from rillflow.runs.metrics import rows_in
+from rillflow.runs.metrics_file import rows_in
+from rillflow.runs.multi_agent import build_agents
 from rillflow.runs.waits import Waits
 
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ def run_job(
                 if keeper is not None:
                     keeper.rescue(error)
                 raise
+            if interrupts is not None:
+                interrupts.saving = True
             if keeper is not None:
                 keeper.finish(hurry=ending.hurry)
     except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rillflow.checkpoint import CheckpointNotSaved, CheckpointStore, UnsavableState
 from rillflow.errors import RillflowError, RunError
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.finite import nonfinite, nonfinite_array
+from rillflow.runs.finite_weights import nonfinite, nonfinite_array
 from rillflow.runs.repair import no_checkpoint, repaired
 from rillflow.runs.waits import Overdue, Waits, state_within
 

@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillflow.runs.files import write_json
-from rillflow.runs.metrics import MetricsFile
+from rillflow.files import write_json
+from rillflow.runs.metrics_file import MetricsFile
 from rillflow.runs.status import snapshot
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rillflow.errors import RunError
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.metrics import cut_rows
+from rillflow.runs.metrics_file import cut_rows
 
 
 def repaired(directory: RunDirectory, state: Mapping[str, Any], flow: Any) -> list[str]:

@@ -9,15 +9,15 @@ from typing import Any
 
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
-from rillflow.learning.config import AlgorithmConfig, replaced
+from rillflow.learning.config import RENAMED, AlgorithmConfig, replaced
 from rillflow.learning.fault_settings import FAULT_SETTINGS
-from rillflow.runs.algorithm import find_algorithm
+from rillflow.runs.code_by_name import pointed_at
 from rillflow.runs.directory import RunDirectory
+from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import Listener
-from rillflow.runs.names import pointed_at
 from rillflow.safety.consent import named_code, refusal, untrusted
 
 
@@ -96,6 +96,10 @@ def job_of(
     )
 
 
+_CODE = ("update", "prepare", "source", "model")
+"""settings that name code"""
+
+
 def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> AlgorithmConfig:
     """Settings as they were, from what `run.json` holds of them.
 
@@ -105,11 +109,9 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
     defaults = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for name, value in saved.items():
-        if (
-            isinstance(value, str)
-            and ":" in value
-            and name in ("update", "prepare", "source", "model")
-        ):
+        if value is None and name in RENAMED:
+            continue  # as version 0.1 said that the algorithm's own is used
+        if isinstance(value, str) and ":" in value and name in _CODE:
             value = pointed_at(value)
         elif isinstance(value, list) and name in defaults:
             value = tuple(value)

@@ -28,7 +28,7 @@ from weakref import WeakKeyDictionary
 
 from rillflow.scheduler.ledger import Balance
 from rillflow.scheduler.report import overdue
-from rillflow.scheduler.stats import SATURATED, OperatorStats, RunStats
+from rillflow.scheduler.stats import OperatorStats, RunStats
 
 if TYPE_CHECKING:
     from rillflow.scheduler.run import Run
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _TRIES = 20
-_Pids = tuple[frozenset[tuple[str, int]], dict[str, int]]
+_Members = frozenset[tuple[str, int, str, bool]]
+_Pids = tuple[_Members, dict[str, int]]
 _known_pids: WeakKeyDictionary[Run[Any], _Pids] = WeakKeyDictionary()
 
 
@@ -73,8 +74,6 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
     if error is not None:
         state = "failed"
     resources = _resources(stats, scheduler)
-    busiest = max(resources, key=lambda line: float(line["utilisation"]))
-    saturated = busiest["utilisation"] >= SATURATED
     return {
         "format": 1,
         "time": time.time(),
@@ -84,7 +83,7 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
         "error": _message(error),
         "seconds": round(stats.seconds, 4),
         "verdict": stats.verdict,
-        "bottleneck": {"kind": busiest["kind"], "name": busiest["name"]} if saturated else None,
+        "bottleneck": _bottleneck(stats, resources),
         "driver_waiting": round(stats.driver_waiting, 4),
         "operators": [_operator(line) for line in stats.operators],
         "resources": resources,
@@ -152,6 +151,14 @@ def _waiting(run: Run[Any], scheduler: Scheduler) -> list[Json]:
     return [{"name": name, "seconds": round(seconds, 1)} for name, seconds in silent.items()]
 
 
+def _bottleneck(stats: RunStats, resources: list[Json]) -> Json | None:
+    """The resource that the verdict names, as `resources` has it."""
+    for told, line in zip(resources, stats.resources, strict=True):
+        if line.name == stats.bottleneck:
+            return {"kind": told["kind"], "name": told["name"]}
+    return None
+
+
 def _queues(scheduler: Scheduler) -> list[Json]:
     """Under their names in the graph, where a second queue of a name has a number."""
     lines: list[Json] = []
@@ -169,7 +176,8 @@ def _queues(scheduler: Scheduler) -> list[Json]:
 
 def _workers(run: Run[Any], scheduler: Scheduler, *, over: bool) -> list[Json]:
     actors = list(scheduler.fleet.actors.values())
-    pids = {} if over else _pids(run, frozenset((a.name, a.incarnation) for a in actors))
+    members = frozenset((a.name, a.incarnation, a.status, a.started) for a in actors)
+    pids = {} if over else _pids(run, members)
     names = scheduler.program.group_names
     return [
         {
@@ -187,8 +195,9 @@ def _workers(run: Run[Any], scheduler: Scheduler, *, over: bool) -> list[Json]:
     ]
 
 
-def _pids(run: Run[Any], members: frozenset[tuple[str, int]]) -> dict[str, int]:
-    """Asked for only when an actor is new: on a cluster the question goes over the network."""
+def _pids(run: Run[Any], members: _Members) -> dict[str, int]:
+    """Asked for only when an actor is new, has started, or is lost: on a cluster the question goes
+    over the network."""
     known = _known_pids.get(run)
     if known is None or known[0] != members:
         known = _known_pids[run] = (members, run.engine.pids())

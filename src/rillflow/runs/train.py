@@ -14,9 +14,9 @@ from rillflow.errors import BuildError
 from rillflow.results.trained import Trained as Trained
 from rillflow.results.trained import TrainedAgents as TrainedAgents
 from rillflow.results.trained import load as load
-from rillflow.runs.agents import assigned
-from rillflow.runs.algorithm import find_algorithm
+from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.job import Job, run_job
+from rillflow.runs.multi_agent import assigned
 
 _LIMITS = ("return", "steps", "seconds")
 

@@ -2,7 +2,8 @@
 
 Python puts it there, before the installed packages and its own library: a file called `numpy.py` in
 a directory of somebody else's would be NumPy. What the user names from here is looked for here, at
-the end of the path (see `cli/here.py`). Worker processes begin as `python -m` too.
+the end of the path (see `cli/flags/current_directory.py`). Worker processes begin as `python -m`,
+too.
 
 Imported before anything else, so it imports nothing that Python has not loaded by itself.
 """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rillflow.graph.node import Node
 from rillflow.scheduler.attribution import attribution
+from rillflow.scheduler.bottleneck import bottleneck
 from rillflow.scheduler.scheduler import Scheduler
-from rillflow.scheduler.stats import OperatorStats, ResourceStats, RunStats, verdict
+from rillflow.scheduler.stats import OperatorStats, ResourceStats, RunStats
 from rillflow.scheduler.times import DriverTimes
 
 _LONG = 2.0
@@ -25,14 +26,16 @@ def run_stats(scheduler: Scheduler, times: DriverTimes, now: float) -> RunStats:
         _background(scheduler, index, seconds) for index in range(len(scheduler.backgrounds))
     ]
     resources = _resources(scheduler, seconds, waited)
+    limit = bottleneck(resources, seconds)
     return RunStats(
         seconds=seconds,
         operators=operators,
         resources=resources,
-        verdict=_waiting(scheduler, waits, now) or verdict(resources, seconds),
+        verdict=_waiting(scheduler, waits, now) or limit.sentence,
         driver_waiting=min(1.0, waited / seconds) if seconds > 0 else 0.0,
         counters=dict(scheduler.fleet.counters),
         times=attribution(scheduler, times, now),
+        bottleneck=limit.name,
     )
 
 

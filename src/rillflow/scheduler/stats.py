@@ -1,4 +1,4 @@
-"""What a running flow measures, per operator, and the verdict on its bottleneck."""
+"""What a running flow measures, per operator and per place of work."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rillflow.scheduler.times import TimeShare
-
-SATURATED = 0.5
-"""what works less than this share of the time limits nothing"""
 
 
 @dataclass
@@ -83,6 +80,8 @@ class RunStats:
     counters: dict[str, int]
     times: list[TimeShare] = field(default_factory=list)
     """where the time of the driver went, then that of each group of actors"""
+    bottleneck: str | None = None
+    """the resource that the verdict names; None: nothing is saturated"""
 
     @property
     def attributed(self) -> float:
@@ -132,28 +131,3 @@ class RunStats:
         own = [t for t in self.times if t.where == "driver" and t.share >= 0.01]
         told = [f"{line.share:.0%} {line.name}" for line in sorted(own, key=lambda t: -t.share)]
         return [f"The driver's time: {', '.join(told)}."] if told else []
-
-
-def verdict(resources: list[ResourceStats], seconds: float) -> str:
-    """Name the place of work that limits the flow, and how full it is."""
-    if not resources or seconds <= 0:
-        return "Nothing has run yet."
-    busiest = max(resources, key=lambda r: r.utilisation)
-    if busiest.utilisation < SATURATED:
-        return (
-            f"Nothing is saturated: the busiest, {busiest.name}, works "
-            f"{busiest.utilisation:.0%} of the time; "
-            "latency or a barrier between operators limits the flow."
-        )
-    others = sorted((r for r in resources if r is not busiest), key=lambda r: -r.utilisation)
-    aside = f"; next is {others[0].name} at {others[0].utilisation:.0%}" if others else ""
-    if busiest.name == "driver":
-        advice = "move work of the driver's operators into the actors or to a thread"
-    elif busiest.count > 1 or "background" not in busiest.name:
-        advice = "add actors, or make their work cheaper"
-    else:
-        advice = "make its work cheaper or larger per item; more producers will not help"
-    return (
-        f"Bottleneck: {busiest.name}, busy {busiest.utilisation:.0%} of the time{aside}. "
-        f"To go faster, {advice}."
-    )

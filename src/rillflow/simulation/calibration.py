@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rillflow.simulation.growth import Growth
-from rillflow.simulation.recorder import Call, Key
-from rillflow.simulation.understudy import Script
+from rillflow.simulation.cost_growth import Growth
+from rillflow.simulation.recorded_operators import Recording
+from rillflow.simulation.recording_engine import Call, Key
 from rillflow.types import Header, Ref
 
 
@@ -45,14 +45,14 @@ class Calibration:
     """cores that other programs used meanwhile"""
     growth: dict[str, Growth] = field(default_factory=dict)
     """how the time of each operator of the driver grows with the size of its items"""
-    scripts: dict[str, Script] = field(default_factory=dict)
+    recordings: dict[str, Recording] = field(default_factory=dict)
     """what the operators of the driver were seen to do"""
     costly: frozenset[str] = frozenset()
-    """those of them that an understudy can and should play"""
+    """those of them whose recording can and should be replayed"""
 
     @property
     def in_operators(self) -> float:
-        """Seconds per answer that operators of the driver really work in a rehearsal."""
+        """Seconds per answer that operators of the driver really work in a simulation."""
         names = [name for name in self.operators if name not in self.costly]
         real = [call for name in names for call in self.operators[name]]
         return sum(call.cpu + call.wait for call in real) / max(1, self.answers)

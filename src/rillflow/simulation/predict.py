@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from rillflow.arguments import check_count
 from rillflow.engines.local import Local
 from rillflow.engines.sim_latency import Seconds
 from rillflow.errors import BuildError
@@ -14,14 +15,14 @@ from rillflow.flows.flow import Flow
 from rillflow.graph.handles import Actors
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
+from rillflow.simulation.calibrate import calibrate
 from rillflow.simulation.calibration import Calibration
-from rillflow.simulation.learn import calibrate
-from rillflow.simulation.rehearsal import Bounded, Rehearsal
+from rillflow.simulation.measure_growth import Plan
+from rillflow.simulation.recorded_flow import replayed
 from rillflow.simulation.report import SimulationReport, SimulationRow
 from rillflow.simulation.resize import resized, source_group
-from rillflow.simulation.sizing import Plan
-from rillflow.simulation.stage import played
-from rillflow.simulation.trial import trial
+from rillflow.simulation.simulated_run import simulated_run
+from rillflow.simulation.virtual_engine import Bounded, VirtualEngine
 
 Latencies = Literal["measured"] | Calibration | Mapping[str, Seconds]
 
@@ -93,11 +94,11 @@ def simulate(
         limits = {"cores": cores, "answers": answers, "seconds": seconds}
         if calibration is not None:
             way = calibration.transport if transport is None else transport
-            engine: Bounded = Rehearsal(calibration, transport=way, **limits)
-            root = played(root, calibration.scripts, calibration.costly)
+            engine: Bounded = VirtualEngine(calibration, transport=way, **limits)
+            root = replayed(root, calibration.recordings, calibration.costly)
         else:
             engine = Bounded(latencies, transport=transport or 0.0, **limits)  # type: ignore[arg-type]
-        report.rows.append(trial(root, engine, count, items, seed))
+        report.rows.append(simulated_run(root, engine, count, items, seed))
         if on_row is not None:
             on_row(report.rows[-1], report)
     return report
@@ -172,11 +173,8 @@ def _require(
         )
     for what, value in (("workers", list(workers)), ("cores", cores), ("items", items)):
         for number in value if isinstance(value, list) else [value]:
-            whole = isinstance(number, int) and not isinstance(number, bool)
-            if number is not None and not (whole and number >= 1):
-                raise BuildError(
-                    f"simulate: {what} must be whole numbers of at least 1; got {number!r}."
-                )
+            if number is not None:
+                check_count(f"simulate: {what}", number)
     if not workers:
         raise BuildError("simulate: workers= lists the numbers of workers to try; it is empty.")
     for what, span in (("seconds", seconds), ("measure_seconds", measure_seconds)):

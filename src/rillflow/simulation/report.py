@@ -64,7 +64,7 @@ class SimulationReport:
         operators = self._operators()
         if operators:
             parts += ["", "busy, by operator", operators]
-        return "\n".join([*parts, "", *self._sentences()])
+        return "\n".join([*parts, "", *limits(self.rows)])
 
     def _table(self) -> str:
         resources = list(dict.fromkeys(name for row in self.rows for name in row.resources))
@@ -85,17 +85,14 @@ class SimulationReport:
         lines += [[n, *(_share(row.operators.get(n)) for row in self.rows)] for n in shown]
         return _columns(lines, left=1) if shown else ""
 
-    def _sentences(self) -> list[str]:
-        """The bottleneck, each time it changes."""
-        lines: list[str] = []
-        for before, row in zip([None, *self.rows], self.rows, strict=False):
-            if before is None or _subject(before.bottleneck) != _subject(row.bottleneck):
-                lines.append(f"{row.workers} workers: {row.bottleneck}")
-        return lines
 
-
-def _subject(sentence: str) -> str:
-    return sentence.split(",")[0]
+def limits(rows: Sequence[SimulationRow]) -> list[str]:
+    """The bottleneck as a sentence, each time it changes with the number of workers."""
+    return [
+        f"{row.workers} worker{'s'[: row.workers > 1]}: {row.bottleneck}"
+        for before, row in zip([None, *rows], rows, strict=False)
+        if before is None or before.limit != row.limit
+    ]
 
 
 def _share(value: float | None) -> str:

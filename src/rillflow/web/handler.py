@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 import io
-import json
 import re
 import secrets
 import socket
@@ -15,6 +14,8 @@ from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
+
+from rillflow.files import to_json
 
 if TYPE_CHECKING:
     from rillflow.web.server import Server
@@ -202,4 +203,4 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _encode(data: dict[str, Any]) -> str:
-    return json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return to_json(data, compact=True)

@@ -21,8 +21,8 @@ from socketserver import TCPServer
 from typing import Any
 
 from rillflow.errors import BuildError, RunError
-from rillflow.web.files import RunFiles
 from rillflow.web.handler import Handler, Page
+from rillflow.web.run_files import RunFiles
 
 _CONNECTIONS = 48
 """that may be open without having said what they want"""

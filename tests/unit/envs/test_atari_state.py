@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rillflow.envs import EnvError, Envs, games, make_envs
+from rillflow.envs import EnvError, Envs, atari_state, make_envs
 
 pytest.importorskip("ale_py", reason="ale-py is an optional extra")
 
@@ -30,7 +30,7 @@ def same(left: list[Any], right: list[Any]) -> bool:
 
 def test_games_go_on_where_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames, sticky actions, idle starts and later seeds: the future is the same, bit for bit."""
-    monkeypatch.setattr(games, "STEPS_PER_SEED", 30)
+    monkeypatch.setattr(atari_state, "STEPS_PER_SEED", 30)
     envs = make_envs("ALE/Breakout-v5", 2, seed=5, env_config=SHORT)
     assert envs.exact
     envs.reset()
@@ -68,7 +68,7 @@ def test_an_episode_that_has_just_ended_begins_where_it_would_have() -> None:
 
 
 def test_games_that_begin_within_a_step_go_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(games, "STEPS_PER_SEED", 30)
+    monkeypatch.setattr(atari_state, "STEPS_PER_SEED", 30)
     config = {**SHORT, "autoreset_mode": "SameStep"}
     envs = make_envs("ALE/Pong-v5", 1, seed=5, env_config=config)
     envs.reset()

@@ -11,8 +11,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from rillflow.envs import Envs, make_envs
-from rillflow.envs.points import PointGoal, sample_goals
-from rillflow.envs.tasks import sample_tasks, set_task
+from rillflow.envs.meta_tasks import sample_tasks, set_task
+from rillflow.envs.toy_point_goal import PointGoal, sample_goals
 from rillflow.errors import BuildError
 
 TOYS = [

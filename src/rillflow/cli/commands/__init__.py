@@ -1,1 +1,27 @@
-"""One file per command of `rillflow`; each has a `main`, and is imported when it is asked for."""
+"""The list of commands of `rillflow`; each is the file of its name here, with a `main`.
+
+A command is imported when it is asked for. This list is all that a new one needs besides its file.
+"""
+
+GROUPS = {
+    "train": {
+        "train": "train an algorithm on an environment",
+        "resume": "go on with a run that was stopped or died",
+        "tune": "search for good settings",
+    },
+    "look at what came of it": {
+        "evaluate": "play episodes with a trained policy and report the returns",
+        "record": "film a trained policy",
+        "plot": "draw the learning curves of one or more runs",
+        "export": "write a trained policy as ONNX",
+        "view": "show a run in the browser, while it goes on or later",
+    },
+    "understand": {
+        "explain": "show an algorithm's dataflow: text, Mermaid, SVG or JSON",
+        "simulate": "predict throughput and bottleneck on 1 to 1000 workers",
+        "bench": "run the benchmarks",
+        "list": "list algorithms, environments, engines and runs",
+    },
+}
+COMMANDS = [name for group in GROUPS.values() for name in group]
+"""all of them, in the order of `rillflow --help`"""

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rillflow.cli.parser import Parser
-from rillflow.cli.problems import Usage
+from rillflow.cli.flags.parser import Parser
+from rillflow.cli.output.error_messages import Usage
 
 _DESCRIPTION = """\
 Run a benchmark; without a name, list those that there are. They come with the source tree, not with
@@ -20,7 +20,7 @@ there, say where the time of an algorithm goes: rillflow bench --profile ppo Car
 def main(arguments: Sequence[str]) -> int:
     """List, or run one."""
     if "--profile" in arguments[:1]:
-        from rillflow.cli import profile
+        from rillflow.cli.output import profile
 
         return profile.main(arguments[1:])
     parser = Parser("bench", _DESCRIPTION)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from rillflow.cli.parser import Parser, whole
-from rillflow.cli.policies import Asked, add_policy_flags
+from rillflow.cli.flags.parser import Parser, whole
+from rillflow.cli.flags.policy_to_load import Asked, add_policy_flags
 
 _DESCRIPTION = """\
 Play whole episodes with a trained policy, in environments of their own, and report the returns with
@@ -34,7 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     asked = Asked(parser, arguments)
     options = asked.options
 
-    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
+    from rillflow.files import to_json
     from rillflow.results import evaluate, evaluate_agents
     from rillflow.results.trained import TrainedAgents
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         by_policy = evaluate_agents(trained, options.episodes, **how)
     if options.json:
-        print(json.dumps({name: own.to_data() for name, own in by_policy.items()}, indent=2))
+        print(to_json({name: own.to_data() for name, own in by_policy.items()}, indent=2))
     else:
         print("\n\n".join(str(own) for own in by_policy.values()))
     return 0

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rillflow.cli.parser import Parser
-from rillflow.cli.problems import Usage
+from rillflow.cli.flags.parser import Parser
+from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import (
     add_policies_flag,
     add_request_flags,
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     if name not in formats:
         raise Usage(f"--format is one of {', '.join(formats)}; got {name!r}")
 
-    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.runs.job import Job
 
     with notes_as_lines():

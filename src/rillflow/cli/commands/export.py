@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rillflow.cli.parser import Parser
-from rillflow.cli.policies import Asked, add_policy_flags, beside
+from rillflow.cli.flags.parser import Parser
+from rillflow.cli.flags.policy_to_load import Asked, add_policy_flags, beside
 
 _DESCRIPTION = """\
 Write the acting network of a trained policy as ONNX, so that a program without torch can run it.
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = Asked(parser, arguments, plays=False)
     path = asked.options.out or beside(asked.options.run, "policy.onnx")
 
-    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.results import export_onnx
 
     with notes_as_lines():

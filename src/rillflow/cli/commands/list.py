@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rillflow.cli.parser import Parser
-from rillflow.cli.problems import Usage
+from rillflow.cli.flags.parser import Parser
+from rillflow.cli.output.error_messages import Usage
 
 WHAT = ("algorithms", "environments", "engines", "runs")
 _DESCRIPTION = "List algorithms, environments, engines and runs; or one of these."
@@ -98,7 +98,7 @@ def engines() -> dict[str, str]:
 
 def runs(root: str) -> list[dict[str, Any]]:
     """Each run with its state and its last row."""
-    from rillflow.cli.summaries import summaries
+    from rillflow.cli.output.run_summaries import summaries
 
     return summaries(root)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rillflow.cli.parser import Parser
-from rillflow.cli.problems import Usage
+from rillflow.cli.flags.parser import Parser
+from rillflow.cli.output.error_messages import Usage
 
 _DESCRIPTION = """\
 Draw the learning curves of runs into one picture. Runs that differ in their seed alone are one line
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
             raise Usage(f"there is no run {run!r}; `rillflow list runs` shows them")
     usual = Path(options.runs[0]) / "curve.png" if len(options.runs) == 1 else Path("curves.png")
 
-    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.results import plot_runs
 
     with notes_as_lines():

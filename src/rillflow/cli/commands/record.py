@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rillflow.cli.parser import Parser, positive, whole
-from rillflow.cli.policies import Asked, add_policy_flags, beside
+from rillflow.cli.flags.parser import Parser, positive, whole
+from rillflow.cli.flags.policy_to_load import Asked, add_policy_flags, beside
 
 _DESCRIPTION = """\
 Film some episodes of a trained policy. The ending of the file says how: .mp4 and .gif are films,
@@ -57,9 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     options = asked.options
     path = Path(options.out) if options.out else beside(options.run, "video.mp4")
 
-    from rillflow.cli.notes import notes_as_lines
+    from rillflow.arguments import path_ending_in
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.results import frame_strip, record
-    from rillflow.results.extras import path_ending_in
 
     path_ending_in(path, (".mp4", ".gif", ".png"), "a film, or a strip of frames,")
 

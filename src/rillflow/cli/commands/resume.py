@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rillflow.cli.parser import Parser
-from rillflow.cli.problems import Usage
+from rillflow.cli.flags.parser import Parser
+from rillflow.cli.flags.trust import add_trust_flag, require_trust, take_named
+from rillflow.cli.flags.until import LIMITS, parse_until
+from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.run_flags import (
     add_checkpoint_flags,
     add_engine_flags,
@@ -14,8 +16,6 @@ from rillflow.cli.run_flags import (
     add_output_flags,
     fault_settings,
 )
-from rillflow.cli.trust import add_trust_flag, require_trust, take_named
-from rillflow.cli.until import LIMITS, parse_until
 
 _DESCRIPTION = """\
 Go on with a run from its newest checkpoint, in its own directory and with its own settings:
@@ -75,7 +75,7 @@ def _require_same(options: Any, about: dict[str, Any]) -> None:
     if options.algorithm is None:
         return
     from rillflow.cli.request import short_name
-    from rillflow.runs.algorithm import find_algorithm
+    from rillflow.runs.find_algorithm import find_algorithm
 
     wanted = short_name(options.algorithm, find_algorithm(options.algorithm))
     if wanted != about.get("algorithm"):
@@ -87,10 +87,10 @@ def _require_same(options: Any, about: dict[str, Any]) -> None:
 
 def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str, float]) -> int:
     from rillflow.cli.commands.train import Training
-    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.cli.run_flags import chosen_engine
-    from rillflow.runs.exactness import MEANING, exactness
     from rillflow.runs.resume import job_of
+    from rillflow.runs.resume_exactness import MEANING, exactness
 
     engine = chosen_engine(options)
     title = f"{about['algorithm']} on {about['env']}, going on in {directory}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rillflow.cli.parser import Parser, positive, whole
-from rillflow.cli.problems import Usage
+from rillflow.cli.flags.parser import Parser, positive, whole
+from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import Request, add_request_flags, parse_request
+from rillflow.files import to_json
 
 _DESCRIPTION = """\
 Measure the algorithm for a few seconds on this machine, then run it in virtual time on as many
@@ -29,15 +29,15 @@ def main(arguments: Sequence[str]) -> int:
     if options.plot is not None:
         _require_plot(options.plot)
 
-    from rillflow.cli.notes import notes_as_lines
-    from rillflow.cli.predictions import Printer
+    from rillflow.cli.output.simulation_table import Printer
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.simulation import simulate
 
     printer = Printer()
 
     def on_row(row: Any, report: Any) -> None:
         if options.json:
-            print(json.dumps({"cores": cores, **asdict(row)}), flush=True)
+            print(to_json({"cores": cores, **asdict(row)}), flush=True)
         else:
             printer.print(row, report)
 
@@ -118,14 +118,15 @@ def _flow(request: Request) -> tuple[Any, Any]:
 
 def _require_plot(path: str) -> None:
     """What would go wrong with the picture goes wrong before the work."""
-    from rillflow.results.extras import needs, path_ending_in
+    from rillflow.arguments import path_ending_in
+    from rillflow.results.optional_libraries import needs
 
     path_ending_in(path, (".png", ".svg", ".pdf"), "a plot")
     needs("matplotlib", "plot", "a plot")
 
 
 def _plot(path: str, request: Request, report: Any, *, quiet: bool) -> None:
-    from rillflow.results.scaling import plot_scaling
+    from rillflow.results.scaling_plot import plot_scaling
 
     cores = "as many cores as needed" if report.cores is None else f"{report.cores} cores"
     title = f"{request.algorithm} on {request.env}: predicted"

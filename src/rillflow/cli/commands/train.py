@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from rillflow.cli.parser import Parser
+from rillflow.cli.flags.parser import Parser
+from rillflow.cli.flags.trust import flags, program
+from rillflow.cli.flags.until import parse_until
 from rillflow.cli.request import (
     add_request_flags,
     agents_for,
     parse_request,
 )
 from rillflow.cli.run_flags import add_run_flags, chosen_engine
-from rillflow.cli.trust import flags, program
-from rillflow.cli.until import parse_until
 
 if TYPE_CHECKING:
     from rillflow.runs.directory import RunDirectory
@@ -43,12 +43,12 @@ def main(arguments: Sequence[str]) -> int:
     until = parse_until(options.until)
     engine = chosen_engine(options)
 
-    from rillflow.cli.notes import notes_as_lines
-    from rillflow.cli.summaries import last_row
+    from rillflow.cli.output.run_summaries import last_row
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
+    from rillflow.results.config_as_json import settings_of
     from rillflow.runs.directory import RunDirectory
-    from rillflow.runs.exactness import MEANING, exactness
-    from rillflow.runs.facts import settings_of
     from rillflow.runs.job import Job
+    from rillflow.runs.resume_exactness import MEANING, exactness
 
     with notes_as_lines():
         job = Job(
@@ -113,7 +113,7 @@ class Training:
 
     def run(self, built: Built, *, resumed: bool = False) -> int:
         """Train, save, say what came of it; the exit code."""
-        from rillflow.cli.summaries import last_row
+        from rillflow.cli.output.run_summaries import last_row
         from rillflow.runs.interrupts import Interrupts
         from rillflow.runs.job import run_job
 
@@ -211,7 +211,7 @@ def display_for(
     facts: Mapping[str, Any],
 ) -> list[Listener]:
     """What shows the run on this terminal; nothing if it is to be quiet."""
-    from rillflow.cli.lines import JsonLines, Lines
+    from rillflow.cli.output.progress_lines import JsonLines, Lines
 
     if options.json:
         return [JsonLines(facts)]
@@ -257,7 +257,7 @@ def finish(
     options: Any, until: Mapping[str, float], directory: RunDirectory, outcome: Outcome
 ) -> None:
     """Say how it ended, and what to do next."""
-    from rillflow.cli.lines import JsonLines
+    from rillflow.cli.output.progress_lines import JsonLines
 
     last = outcome.trained.history[-1]
     if options.json:
@@ -273,7 +273,7 @@ def finish(
 
 def summary(until: Mapping[str, float], directory: RunDirectory, outcome: Outcome) -> list[str]:
     """The last lines of a run."""
-    from rillflow.cli.forecast import duration
+    from rillflow.cli.output.time_left import duration
 
     last = outcome.trained.history[-1]
     reached = [name for name, limit in until.items() if last[name] >= limit]

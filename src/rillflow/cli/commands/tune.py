@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rillflow.cli.parser import Parser, whole
-from rillflow.cli.problems import Usage
+from rillflow.cli.flags.parser import Parser, whole
+from rillflow.cli.flags.search_space import suggest, varied
+from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import Request, add_request_flags, command_line, parse_request
-from rillflow.cli.space import suggest, varied
 
 _DESCRIPTION = """\
 Try settings, each for a number of steps, and keep what gives the highest return: a search with
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     chosen_engine(options)  # a mistake is told before the first trial
     optuna = _optuna()
 
-    from rillflow.cli.notes import notes_as_lines
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
 
     with notes_as_lines():
         study = _study(optuna, options, request)
@@ -152,8 +152,8 @@ def _storage(optuna: Any, given: str | None) -> Any:
 def _trial(trial: Any, request: Request, names: Sequence[str], optuna: Any) -> float:
     """Train with some settings; the last mean return."""
     from rillflow.cli.run_flags import chosen_engine
-    from rillflow.runs.agents import assigned
     from rillflow.runs.job import Job, run_job
+    from rillflow.runs.multi_agent import assigned
 
     values = {name: suggest(trial, name, getattr(request.config, name)) for name in names}
     config = dataclasses.replace(request.config, **values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rillflow.cli.parser import Parser, whole
+from rillflow.cli.flags.parser import Parser, whole
 
 _DESCRIPTION = """\
 Show a run in the browser, while it goes on or when it is over: the curve, the dataflow with its

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +14,10 @@ from rillflow.experience.batch import Array
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
+from rillflow.results.config_as_json import plain_settings
 from rillflow.safety.consent import refusal
 from rillflow.scheduler.stats import RunStats
 
-_COPIES = 20
-"""environments that are evaluated side by side"""
 _FIGURES = 1_000_000
 """of a history that are saved; of a longer one every second, third, ... row is"""
 
@@ -84,31 +81,11 @@ class Trained:
     def evaluate(self, episodes: int = 20, *, seed: int = 1) -> list[float]:
         """Returns of whole episodes, acting greedily, in environments of their own.
 
-        Each environment plays its share to the end: the first to finish would be the short ones.
+        `rillflow.results.evaluate` says more of the same episodes: lengths, intervals.
         """
-        from rillflow.envs.make import make_envs
+        from rillflow.results.evaluation import evaluate
 
-        check_whole("episodes", episodes)
-        env = env_to_play(self)
-        count = min(episodes, _COPIES)
-        left = np.full(count, episodes // count) + (np.arange(count) < episodes % count)
-        returns: list[list[float]] = [[] for _ in range(count)]
-        envs = make_envs(env, count, seed=seed, env_config=self.config.env_config)
-        try:
-            obs, starts = envs.reset(), np.ones(count, bool)
-            while left.any():
-                step = envs.step(self._greedy(obs, starts))
-                ended = np.flatnonzero(step.terminated | step.truncated)
-                # episodes that ended with this step are told in the order of the environments
-                for i, (episode_return, _) in zip(ended, envs.pop_episodes(), strict=True):
-                    if left[i]:
-                        left[i] -= 1
-                        returns[i].append(float(episode_return))
-                obs, starts = step.obs, step.starts
-        finally:
-            envs.close()
-            self._memory = None  # what `act` sees next is another episode
-        return [episode_return for own in returns for episode_return in own]
+        return list(evaluate(self, episodes, seed=seed).returns)
 
     def save(self, path: str | Path) -> None:
         """Weights, settings and history in one file of plain arrays and JSON, without pickle.
@@ -117,11 +94,7 @@ class Trained:
         """
         from rillflow.policies.saved import save_policy
 
-        settings = {
-            f.name: value
-            for f in dataclasses.fields(self.config)
-            if _is_plain(value := getattr(self.config, f.name))
-        }
+        settings = plain_settings(self.config)
         if self.origin is not None and self.config.env is None:
             settings["env"] = self.origin.env
         module = type(self.config).__module__
@@ -147,18 +120,3 @@ def thinned(history: list[dict[str, float]]) -> list[dict[str, float]]:
     """As much of a history as a file may hold: all of it, or every n-th row and the last."""
     every = -(-sum(map(len, history)) // _FIGURES)
     return history if every <= 1 else history[::-every][::-1]
-
-
-def check_whole(name: str, value: object) -> None:
-    """Refuse what is no number of things."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise BuildError(f"{name} must be a whole number of at least 1, got {value!r}.")
-
-
-def _is_plain(value: object) -> bool:
-    """Whether JSON can hold it."""
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True

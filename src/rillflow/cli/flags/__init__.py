@@ -1,0 +1,1 @@
+"""Flags of the commands: parsed, checked, and turned into what they name."""

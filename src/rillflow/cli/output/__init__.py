@@ -1,0 +1,1 @@
+"""What the commands show: progress, tables, curves, errors, all as text on a terminal."""

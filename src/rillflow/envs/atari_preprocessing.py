@@ -1,0 +1,55 @@
+"""Atari through ALE's native vector environment, with the standard preprocessing.
+
+84 x 84 grey images, the maximum of two frames, four of them stacked, one action for four frames,
+up to 30 idle actions at the start (Mnih et al. 2015); sticky actions with probability 0.25 as the
+version-5 ids say (Machado et al. 2018). Rewards are clipped to [-1, 1] for learning by `Envs`, not
+here, so that episode statistics count the game's own score.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rillflow.errors import BuildError
+
+STANDARD: dict[str, Any] = {
+    "img_height": 84,
+    "img_width": 84,
+    "grayscale": True,
+    "stack_num": 4,
+    "frameskip": 4,
+    "maxpool": True,
+    "noop_max": 30,
+    "repeat_action_probability": 0.25,
+    "reward_clipping": False,
+}
+"""arguments of `ale_py.AtariVectorEnv`; `env_config` overrides them"""
+
+
+def make_atari(env_id: str, num_envs: int, config: dict[str, Any]) -> Any:
+    """ALE's vector environment for an id such as "ALE/Pong-v5"."""
+    try:
+        import ale_py
+        from ale_py import roms
+    except ImportError as error:
+        raise BuildError(
+            f"environment {env_id!r} needs the Arcade Learning Environment: "
+            "pip install 'rillflow[atari]'"
+        ) from error
+    known = {rom.replace("_", ""): rom for rom in roms.get_all_rom_ids()}  # ms_pacman: MsPacman
+    match = re.fullmatch(r"ALE/(\w+)-v5", env_id)
+    game = known.get(match[1].lower()) if match else None
+    if game is None:
+        from rillflow.envs.registry import unknown
+
+        raise unknown(env_id)
+    from rillflow.envs.atari_state import SavedAtari
+
+    try:
+        games = ale_py.AtariVectorEnv(game, num_envs, **{**STANDARD, **config})
+    except TypeError as error:
+        raise BuildError(
+            f"environment {env_id!r} cannot be made with env_config={config}: {error}"
+        ) from error
+    return SavedAtari(games, env_id)

@@ -1,0 +1,208 @@
+"""The built-in networks as ONNX graphs, written node by node from their weights.
+
+A network of ours is a handful of layers. Written by hand its graph has the names of the weights,
+is the same for every version of torch, and needs neither torch nor a tracer to be made; that it
+computes what the policy computes is checked by running it (`onnx_parity`). What `torch.onnx` takes
+for the same is in docs/decisions/0012-onnx-graphs-by-hand.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rillflow.policies.spec import PolicySpec
+from rillflow.results.optional_libraries import needs
+
+Weights = Mapping[str, NDArray[Any]]
+
+OPSET = 17
+IR_VERSION = 8
+"""old enough for runtimes of 2022, new enough for all that is used here"""
+
+
+def output_name(spec: PolicySpec) -> str:
+    """What the numbers behind the action are."""
+    if spec.head == "q":
+        return "q_values"
+    if spec.bounded:
+        return "outputs"
+    return "mean" if spec.actions.kind == "continuous" else "logits"
+
+
+def bounds(spec: PolicySpec) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The lowest and the highest action of a continuous space, [*shape]."""
+    space: Any = spec.action_space
+    return np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+
+
+def build(spec: PolicySpec, weights: Weights) -> Any:
+    """The acting half of a built-in network as an ONNX model.
+
+    Inputs are `observation` and, for a policy that remembers, `state` and `start`; outputs are
+    `action`, what it was chosen by (`logits`, `mean`, `q_values` or `outputs`), and `next_state`.
+    """
+    return _Graph(spec, weights).model()
+
+
+class _Graph:
+    """Nodes and constants, added in the order in which they are computed."""
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        self.onnx = needs("onnx", "onnx", "an export")
+        self.helper = self.onnx.helper
+        self.spec, self.weights = spec, weights
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Any] = {}
+
+    def model(self) -> Any:
+        spec, kinds = self.spec, self.onnx.TensorProto
+        kind = kinds.UINT8 if spec.image else kinds.FLOAT
+        inputs = [self.tensor("observation", kind, *spec.observation_shape)]
+        outputs = [
+            self.tensor("action", self._action_kind(), *spec.actions.shape),
+            self.tensor(output_name(spec), kinds.FLOAT, spec.width),
+        ]
+        features = self._image() if spec.image else self._vector()
+        if spec.state_shape is not None:
+            inputs += [
+                self.tensor("state", kinds.FLOAT, *spec.state_shape),
+                self.tensor("start", kinds.BOOL),
+            ]
+            outputs.append(self.tensor("next_state", kinds.FLOAT, *spec.state_shape))
+            features = self._lstm(features)
+        self._heads(features)
+        self._action()
+        graph = self.helper.make_graph(
+            self.nodes, "policy", inputs, outputs, list(self.constants.values())
+        )
+        opset = [self.helper.make_opsetid("", OPSET)]
+        return self.helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION)
+
+    # layers
+
+    def _vector(self) -> str:
+        x = self.node("Flatten", "observation", axis=1)
+        if self.spec.observation_scale is not None:
+            middle, factor = self.spec.observation_scale
+            x = self.node("Sub", x, self.constant("middle", middle))
+            x = self.node("Mul", x, self.constant("factor", factor))
+        activation = {"tanh": "Tanh", "relu": "Relu"}[self.spec.activation]
+        for index in range(len(self.spec.hidden)):
+            x = self.node(activation, self.linear(x, f"trunk.{index}"))
+        return x
+
+    def _image(self) -> str:
+        x = self.node("Cast", "observation", to=self.onnx.TensorProto.FLOAT)
+        if not self.spec.channels_first:
+            x = self.node("Transpose", x, perm=[0, 3, 1, 2])
+        x = self.node("Div", x, self.constant("white", np.float32(255)))
+        for name, stride in (("trunk.conv1", 4), ("trunk.conv2", 2), ("trunk.conv3", 1)):
+            given = (x, self.weight(f"{name}.weight"), self.weight(f"{name}.bias"))
+            x = self.node("Relu", self.node("Conv", *given, strides=[stride, stride]))
+        return self.node("Relu", self.linear(self.node("Flatten", x, axis=1), "trunk.dense"))
+
+    def _lstm(self, features: str) -> str:
+        """One step; the state [B, 2, size] is hidden on top of cell."""
+        axis = self.constant("first_axis", np.array([0]))
+        last = self.constant("later_axes", np.array([1, 2]))
+        start = self.node("Unsqueeze", "start", last)
+        state = self.node("Where", start, self.constant("nothing", np.float32(0)), "state")
+        state = self.node("Transpose", state, perm=[1, 0, 2])
+        hidden, cell = self.split(state, [1, 1], axis=0)
+        none = ""  # no lengths of sequences: there is one step
+        given = [self.node("Unsqueeze", features, axis), *self._lstm_weights(), none, hidden, cell]
+        _, hidden, cell = self.several("LSTM", 3, *given, hidden_size=self.spec.lstm_size)
+        both = self.node("Concat", hidden, cell, axis=0)
+        self.node("Transpose", both, name="next_state", perm=[1, 0, 2])
+        return self.node("Squeeze", hidden, axis)
+
+    def _lstm_weights(self) -> list[str]:
+        def ordered(name: str) -> NDArray[Any]:
+            # torch has the gates as input, forget, cell, output; ONNX input, output, forget, cell
+            i, f, g, o = np.split(self.weights[f"lstm.{name}"], 4)
+            return np.concatenate((i, o, f, g))[None]
+
+        bias = np.concatenate([ordered("bias_ih_l0"), ordered("bias_hh_l0")], axis=1)
+        arrays = {"W": ordered("weight_ih_l0"), "R": ordered("weight_hh_l0"), "B": bias}
+        return [self.constant(f"lstm.{name}", array) for name, array in arrays.items()]
+
+    def _heads(self, features: str) -> None:
+        name = output_name(self.spec)
+        if not self.spec.dueling:
+            self.linear(features, "action_head", name=name)
+            return
+        advantages = self.linear(features, "action_head")
+        value = self.linear(features, "value_head")
+        average = self.node("ReduceMean", advantages, axes=[1], keepdims=1)
+        self.node("Add", value, self.node("Sub", advantages, average), name=name)
+
+    def _action(self) -> None:
+        actions, outputs = self.spec.actions, output_name(self.spec)
+        if actions.kind == "discrete":
+            self.node("ArgMax", outputs, name="action", axis=1, keepdims=0)
+            return
+        shape = self.constant("action_shape", np.array([-1, *actions.shape]))
+        if actions.kind == "multidiscrete":
+            parts = self.split(outputs, list(actions.sizes), axis=1)
+            best = [self.node("ArgMax", part, axis=1, keepdims=1) for part in parts]
+            flat = self.node("Concat", *best, axis=1)
+            self.node("Reshape", flat, shape, name="action")
+            return
+        if self.spec.bounded:
+            self._within(outputs, shape)
+            return
+        # an environment clips the actions of a policy; whoever deploys it has to do the same
+        low, high = (self.constant(*pair) for pair in zip(("low", "high"), bounds(self.spec),
+                                                          strict=True))  # fmt: skip
+        mean = self.node("Reshape", outputs, shape)
+        self.node("Min", self.node("Max", mean, low), high, name="action")
+
+    def _within(self, outputs: str, shape: str) -> None:
+        """The middle action, squeezed into its bounds."""
+        width = self.spec.actions.width
+        if self.spec.width > width:
+            outputs = self.split(outputs, [width, width], axis=1)[0]
+        names = ("action_middle", "action_half")
+        middle, half = map(self.constant, names, self.spec.action_scale)
+        squeezed = self.node("Mul", self.node("Tanh", outputs), half)
+        self.node("Reshape", self.node("Add", squeezed, middle), shape, name="action")
+
+    # pieces
+
+    def tensor(self, name: str, kind: int, *shape: int) -> Any:
+        return self.helper.make_tensor_value_info(name, kind, ["batch", *shape])
+
+    def _action_kind(self) -> int:
+        kinds = self.onnx.TensorProto
+        return int(kinds.FLOAT if self.spec.actions.kind == "continuous" else kinds.INT64)
+
+    def constant(self, name: str, array: NDArray[Any] | np.generic) -> str:
+        # from_array keeps a shape without axes, which ascontiguousarray would not
+        self.constants[name] = self.onnx.numpy_helper.from_array(np.array(array, order="C"), name)
+        return name
+
+    def weight(self, name: str) -> str:
+        return self.constant(name, self.weights[name].astype(np.float32))
+
+    def linear(self, x: str, layer: str, name: str | None = None) -> str:
+        given = (x, self.weight(f"{layer}.weight"), self.weight(f"{layer}.bias"))
+        return self.node("Gemm", *given, name=name, transB=1)
+
+    def split(self, x: str, sizes: list[int], axis: int) -> list[str]:
+        lengths = self.constant(f"{x}_sizes", np.array(sizes))
+        return self.several("Split", len(sizes), x, lengths, axis=axis)
+
+    def node(self, kind: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
+        output = name or f"{kind.lower()}_{len(self.nodes)}"
+        self.nodes.append(self.helper.make_node(kind, inputs, [output], output, **attributes))
+        return output
+
+    def several(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        base = f"{kind.lower()}_{len(self.nodes)}"
+        outputs = [f"{base}_{index}" for index in range(count)]
+        self.nodes.append(self.helper.make_node(kind, inputs, outputs, base, **attributes))
+        return outputs

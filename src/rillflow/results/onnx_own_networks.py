@@ -1,0 +1,117 @@
+"""A network of your own as an ONNX graph, by torch's exporter."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rillflow.errors import BuildError
+from rillflow.policies.probe import wrong
+from rillflow.policies.spec import PolicySpec
+from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.results.onnx_builtin_networks import Weights, bounds, output_name
+from rillflow.results.onnx_parity import generated
+from rillflow.results.optional_libraries import needs
+
+
+class Acting(nn.Module):
+    """What is exported: one step of the network, and the action that follows from its outputs."""
+
+    def __init__(self, spec: PolicySpec, model: nn.Module) -> None:
+        super().__init__()
+        self.spec, self.model = spec, model
+        if spec.actions.kind == "continuous":
+            parts = spec.action_scale if spec.bounded else bounds(spec)
+            for name, bound in zip(("middle", "half") if spec.bounded else ("low", "high"), parts,
+                                   strict=True):  # fmt: skip
+                self.register_buffer(name, torch.tensor(bound), persistent=False)
+
+    def forward(self, observation: Tensor, *remembered: Tensor) -> tuple[Tensor, ...]:
+        """`(action, outputs)`, and the next state if there is one."""
+        if not remembered:
+            results = self.model(observation)
+            outputs: Tensor = results if isinstance(results, Tensor) else results[0]
+            return self._action(outputs), outputs
+        state, start = remembered
+        outputs, *_, after = self.model(observation[None], state, start[None])
+        return self._action(outputs[0]), outputs[0], after
+
+    def _action(self, outputs: Tensor) -> Tensor:
+        actions = self.spec.actions
+        if actions.kind == "discrete":
+            return outputs.argmax(1)
+        if actions.kind == "multidiscrete":
+            parts = torch.split_with_sizes(outputs, actions.sizes, 1)
+            best = torch.stack([part.argmax(1) for part in parts], 1)
+            return best.reshape(-1, *actions.shape)
+        if self.spec.bounded:
+            squeezed = torch.tanh(outputs[:, : actions.width])
+            within = self.get_buffer("middle") + self.get_buffer("half") * squeezed
+            return within.reshape(-1, *actions.shape)
+        low, high = self.get_buffer("low"), self.get_buffer("high")
+        return torch.minimum(torch.maximum(outputs.reshape(-1, *actions.shape), low), high)
+
+
+def trace(spec: PolicySpec, weights: Weights) -> Any:
+    """The acting network as an ONNX model, with the inputs and outputs of the built-in ones."""
+    needs("onnxscript", "onnx", "the export of a network of your own")
+    policy = TorchPolicy(spec)
+    policy.set_weights(weights)
+    acting = Acting(spec, policy.model).eval()
+    batch = 2  # with one, torch would take the size of the batch for a constant
+    given = [torch.tensor(generated(spec, batch, np.random.default_rng(0)))]
+    names, outputs = ["observation"], ["action", output_name(spec)]
+    if spec.recurrent:
+        given += [torch.tensor(policy.initial_state(batch)), torch.zeros(batch, dtype=torch.bool)]
+        names, outputs = [*names, "state", "start"], [*outputs, "next_state"]
+    free = torch.export.Dim("batch")
+    shapes: Any = ({0: free},) if len(given) == 1 else ({0: free}, ({0: free}, {0: free}))
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                acting,
+                tuple(given),
+                dynamo=True,
+                input_names=names,
+                output_names=outputs,
+                dynamic_shapes=shapes,
+                verbose=False,
+            )
+    except Exception as error:
+        raise wrong(
+            spec,
+            f"torch cannot export it ({_first_line(error)}): a network "
+            "that is exported may not branch on the values in its tensors",
+        ) from error
+    if program is None:
+        raise BuildError("torch.onnx.export returned nothing: use torch 2.6 or newer")
+    return program.model_proto
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the exporter prints of its progress, and warns of in its own code."""
+    before, nowhere = logging.root.manager.disable, io.StringIO()
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(nowhere), redirect_stderr(nowhere):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _first_line(error: BaseException) -> str:
+    """What went wrong at the bottom of it: above, the exporter talks about its own steps."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

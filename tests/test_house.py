@@ -1,0 +1,118 @@
+"""A newcomer's first guess, by the names of folders and files alone, is where a thing is.
+
+Whoever moves a thing changes its line here. If the new place is harder to guess, its name is wrong.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src" / "rillflow"
+
+HOUSE = {
+    # the core
+    "how neighbours are checked before a start": ("graph/check.py", "def "),
+    "actors that a function of the user's holds": ("graph/captured_actors.py", "captured_groups"),
+    "what `explain()` prints": ("pictures/text.py", "def "),
+    "a flow as Mermaid": ("pictures/mermaid.py", "def to_mermaid"),
+    "round-robin weights of `Concurrently`": ("scheduler/union.py", "self.weights"),
+    "the ledger's equation": ("scheduler/ledger.py", "self.produced == self.in_flight + self.held"),
+    "the bottleneck verdict": ("scheduler/bottleneck.py", "def bottleneck"),
+    "what a failure of an actor leads to": ("scheduler/supervision.py", "WorkerLost"),
+    "what an engine must do": ("engines/contract.py", "class Engine"),
+    "where a dead worker is noticed": ("engines/local.py", "Lost("),
+    "the life of shared memory": ("engines/local_memory.py", "class ShmRef"),
+    "how Ray objects are held and freed": ("engines/ray.py", "class RayRef"),
+    "virtual time": ("engines/sim_time.py", "class Timeline"),
+    "the cores of a virtual cluster": ("engines/sim_cores.py", "class Cores"),
+    # predictions
+    "`simulate`": ("simulation/predict.py", "def simulate"),
+    "what a real run teaches a simulation": ("simulation/calibrate.py", "def calibrate"),
+    "recording a real engine": ("simulation/recording_engine.py", "class Recorder"),
+    "the engine of a simulation": ("simulation/virtual_engine.py", "class VirtualEngine"),
+    "operators replayed instead of run": (
+        "simulation/recorded_operators.py",
+        "class ReplayedOperator",
+    ),
+    # environments and experience
+    "frame stacking": ("envs/atari_preprocessing.py", "stack_num"),
+    "saving an Atari game": ("envs/atari_state.py", "class SavedAtari"),
+    "single environments as a vector": ("envs/sync_vector.py", "class SyncVector"),
+    "PettingZoo": ("envs/multiagent_pettingzoo.py", "PettingZoo"),
+    "which policy acts for which agent": ("envs/multiagent_mapping.py", "def group_agents"),
+    "small environments with known answers": ("envs/toy.py", "class Bandit"),
+    "the sum tree": ("experience/sum_tree.py", "class "),
+    "prioritized replay": ("experience/prioritized.py", "class PrioritizedReplayBuffer"),
+    "n-step transitions": ("experience/n_step.py", "def "),
+    # learning
+    "GAE": ("learning/losses/returns.py", "def gae"),
+    "V-trace": ("learning/losses/returns.py", "def vtrace"),
+    "DQN's learning rate on CartPole": ("algorithms/dqn.py", '"lr": 2.3e-3'),
+    "exploration schedules": ("policies/explorers.py", "def falling"),
+    "an algorithm's networks and their roles": ("policies/modules.py", "class Modules"),
+    "gradients in NumPy": ("learning/tape.py", "class Tape"),
+    "tasks inside workers": ("rl/tasks.py", "def ParallelTasks"),
+    "where a new algorithm is registered": ("algorithms/__init__.py", "NAMES"),
+    "how weights are versioned and sent": ("rl/weights.py", "self.version"),
+    # runs and what comes of them
+    "a checkpoint's hash check": ("checkpoint/hashed_files.py", "found != self._record.sha256"),
+    "classes that a checkpoint may hold": ("checkpoint/registered_classes.py", "def register"),
+    "replacing a small file as a whole": ("files.py", "def replaced"),
+    "strict JSON": ("files.py", "allow_nan=False"),
+    "checking that an argument is a count": ("arguments.py", "def check_count"),
+    "Ctrl-C": ("runs/interrupts.py", "SIGINT"),
+    "metrics.jsonl": ("runs/metrics_file.py", "metrics.jsonl"),
+    "status.json": ("runs/status.py", "def snapshot"),
+    "the policy of a run that goes on": ("runs/newest_policy.py", "def newest_step"),
+    "the loop that plays episodes": ("results/play_episodes.py", "def play"),
+    "evaluation with intervals": ("results/evaluation.py", "class Evaluation"),
+    "settings as they are saved": ("results/config_as_json.py", "def settings_of"),
+    "a strip of frames": ("results/film_strip.py", "def frame_strip"),
+    "the ONNX graph of a built-in network": ("results/onnx_builtin_networks.py", "def build"),
+    # commands and the page
+    "the list of commands": ("cli/commands/__init__.py", '"simulate": "predict'),
+    "errors as one line": ("cli/output/error_messages.py", "def explain_error"),
+    "`--until`": ("cli/flags/until.py", "def "),
+    "`--trust`": ("cli/flags/trust.py", '"--trust"'),
+    "advice on what to change": ("cli/output/advice.py", "def advise"),
+    "the page's JavaScript": ("web/page/view.js", "function"),
+}
+"""what is looked for: the file that has it, and a word that stands there"""
+
+SAYS_NOTHING = {
+    "understudy", "rehearsal", "stage", "inside", "points", "poles", "captured", "singles",
+    "groups", "games", "strip", "traced", "parity", "playing", "extras", "here", "space", "newest",
+    "utils", "util", "misc", "helpers", "common", "stuff",
+}  # fmt: skip
+"""names that were here once, or are everywhere, and told nobody what is in the file"""
+
+
+@pytest.mark.parametrize("thing", HOUSE)
+def test_a_thing_is_where_its_name_says(thing: str) -> None:
+    path, word = HOUSE[thing]
+    assert (SRC / path).is_file(), f"{thing}: {path} is gone; say where it is now"
+    assert word in (SRC / path).read_text(encoding="utf-8"), f"{thing} is no longer in {path}"
+
+
+def test_names_say_something() -> None:
+    silent = {
+        str(path.relative_to(SRC))
+        for path in SRC.rglob("*.py")
+        if path.stem.strip("_") in SAYS_NOTHING
+    }
+    assert not silent
+
+
+def test_every_module_says_what_is_in_it() -> None:
+    """The first line of each file is a sentence of its own."""
+    for path in SRC.rglob("*.py"):
+        assert path.read_text(encoding="utf-8").startswith('"""'), path
+
+
+def test_the_table_of_contributing_names_every_part() -> None:
+    table = (SRC.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    parts = {p.name + "/" if p.is_dir() else p.name for p in SRC.iterdir() if p.name[0] not in "_."}
+    missing = {part for part in parts - {"py.typed"} if f"`{part}`" not in table}
+    assert not missing
