@@ -113,7 +113,9 @@ def learned(directory: RunDirectory) -> dict[str, Any]:
     newest = newest_checkpoint(directory.checkpoints)
     assert newest is not None
     shared: dict[str, Any] = newest.state["run"]["shared"]
-    return next(value["weights"] for key, value in shared.items() if key.startswith("learner"))
+    learner = next(value for key, value in shared.items() if key.startswith("learner"))
+    weights: dict[str, Any] = learner["networks"]["policy"]
+    return weights
 
 
 def same(left: dict[str, Any], right: dict[str, Any]) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 def nonfinite(state: Any, where: str = "") -> str | None:
     """The place in a run's state of weights, or of an optimiser, that are not finite; None: none.
 
-    >>> nonfinite({"learner": {"networks": {"q": {"w": np.array([1.0, np.nan])}}, "optimisers": {}}})
-    'learner/networks/q/w'
+    >>> nonfinite({"networks": {"q": {"w": np.array([1.0, np.nan])}}, "optimisers": {}})
+    'networks/q/w'
 
     A learner's state has networks and optimisers, that of published weights a version. Batches,
     which may hold anything, are not looked into.
