@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -91,25 +92,26 @@ class Faulty(gymnasium.Wrapper):  # type: ignore[type-arg]
         return obs, reward, *rest
 
 
-def poisoned(policy: Any, rows: Any, cfg: Any) -> Any:
-    """PPO's loss, not a number in every twentieth call."""
+def poisoned(m: Any, rows: Any, cfg: Any) -> Any:
+    """PPO's update, whose loss is not a number in every twentieth call."""
     from rillflow.algorithms import ppo
 
     global _calls
     _calls += 1
-    loss = ppo.loss(policy, rows, cfg)
-    return loss._replace(total=loss.total * float("nan")) if _calls % 20 == 0 else loss
+    poison = float("nan") if _calls % 20 == 0 else 1.0
+    for step in ppo.update(m, rows, cfg):
+        yield replace(step, loss=step.loss * poison)
 
 
-def raising(policy: Any, rows: Any, cfg: Any) -> Any:
-    """PPO's loss, which raises in its two-hundredth call."""
+def raising(m: Any, rows: Any, cfg: Any) -> Any:
+    """PPO's update, which raises in its two-hundredth call."""
     from rillflow.algorithms import ppo
 
     global _calls
     _calls += 1
     if _calls == 200:
         raise ZeroDivisionError("in the loss")
-    return ppo.loss(policy, rows, cfg)
+    yield from ppo.update(m, rows, cfg)
 
 
 _calls = 0

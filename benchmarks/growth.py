@@ -56,9 +56,8 @@ def per_item(step: Callable[[], int], seconds: float) -> float:
 
 def learning(rows: int, seconds: float, hidden: int = 64) -> Callable[[], float]:
     """PPO's learner on a batch of so many rows."""
-    from rillflow.learning.learner import Learner
-
     from rillflow.algorithms import ppo
+    from rillflow.learning.torch_learner import TorchLearner
     from rillflow.rl.rollout_worker import RolloutWorker
     from rillflow.rl.workers import Workers
     from rillflow.types import ActorInfo
@@ -73,7 +72,7 @@ def learning(rows: int, seconds: float, hidden: int = 64) -> Callable[[], float]
     )
     worker = RolloutWorker(workers.config, workers.spec, ActorInfo("worker-0", 0, 0, 0))
     batch = worker.sample()
-    learner = Learner(workers.spec, workers.config, 0)
+    learner = TorchLearner(workers.spec, workers.config, 0)
 
     def step() -> int:
         learner.learn(batch, 1, 512)

@@ -1,4 +1,4 @@
-"""An algorithm of your own in one file: settings, loss, plan. Between A2C and A3C.
+"""An algorithm of your own in one file: settings, networks, update, plan. Between A2C and A3C.
 
 Workers compute gradients, as in A3C. The learner waits for the first few of them, whoever made
 them, and applies their mean: steadier than A3C, and nobody waits for the slowest worker, as in A2C
@@ -7,16 +7,19 @@ them, and applies their mean: steadier than A3C, and nobody waits for the slowes
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.learning.postprocess import Rows, actor_critic_rows
-
 import rillflow as rf
 from rillflow.learning import losses
+from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.results import Loss, TrainStats
+from rillflow.learning.prepare import actor_critic_rows
+from rillflow.learning.results import TrainStats
+from rillflow.learning.update import Rows, Step, Steps
+from rillflow.policies.modules import Modules, actor_critic
+from rillflow.policies.spec import PolicySpec
 from rillflow.rl.train import ApplyGradients, AverageGradients, ComputeGradients
 from rillflow.rl.workers import AnyWorkers, bind
 
@@ -39,19 +42,24 @@ class Config(AlgorithmConfig):
     """weight of the entropy bonus"""
 
 
-def postprocess(policy: Any, batch: Rows, cfg: Config) -> Rows:
+def modules(spec: PolicySpec, cfg: Config) -> Modules:
+    """One network that acts and values."""
+    return Modules(policy=actor_critic(spec), acts="policy")
+
+
+def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """A fragment of experience as rows to learn from, with advantages and value targets."""
-    return actor_critic_rows(policy, batch, cfg.gamma, cfg.lambda_)
+    return actor_critic_rows(m.policy, batch, cfg.gamma, cfg.lambda_)
 
 
-def loss(policy: Any, rows: Rows, cfg: Config) -> Loss:
+def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """Policy gradient, value loss, entropy bonus."""
-    logp, entropy, values = policy.evaluate(rows["obs"], rows["actions"])
-    gradient = losses.policy_gradient_loss(logp, rows["advantages"])
-    value = losses.value_loss(values, rows["targets"])
+    logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
+    gradient = losses.policy_gradient_loss(logp, rows.advantages)
+    value = losses.value_loss(values, rows.targets)
     bonus = losses.entropy_bonus(entropy)
     total = gradient + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
-    return Loss(total, {"value_loss": value.detach(), "entropy": bonus.detach()})
+    yield Step(total, trains="policy", stats={"value_loss": value, "entropy": bonus})
 
 
 def plan(
@@ -64,8 +72,11 @@ def plan(
     return means.for_each(ApplyGradients(workers))
 
 
+AVERAGED = Algorithm("averaged", Config, modules, update, plan, prepare=prepare)
+
+
 if __name__ == "__main__":
     goal = {"return": 150, "steps": 100_000}
-    trained = rf.train(sys.modules[__name__], "CartPole-v1", until=goal, seed=0)
+    trained = rf.train(AVERAGED, "CartPole-v1", until=goal, seed=0)
     last = trained.history[-1]
     print(f"return {last['return']:.0f} after {last['steps']:,} steps", trained.stats, sep="\n\n")

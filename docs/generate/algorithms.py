@@ -26,9 +26,15 @@ TITLES = {
     "maml": "MAML",
     "pg": "PG",
     "ppo": "PPO",
+    "sac": "SAC",
     "simple_q": "Simple Q",
+    "td3": "TD3",
 }
-ORDER = ("ppo", "a2c", "a3c", "impala", "pg", "dqn", "apex", "simple_q", "async_dqn", "maml")
+ORDER = (
+    *("ppo", "a2c", "a3c", "impala", "pg"),
+    *("dqn", "apex", "simple_q", "async_dqn"),
+    *("sac", "td3", "maml"),
+)
 KINDS = {
     "ppo": ("policy gradient", "rounds"),
     "a2c": ("policy gradient", "rounds"),
@@ -39,8 +45,11 @@ KINDS = {
     "apex": ("q learning", "as ready into replay actors, learner process"),
     "simple_q": ("q learning", "rounds into replay"),
     "async_dqn": ("q learning", "as ready, gradients in workers"),
+    "sac": ("actor and critics", "rounds into replay"),
+    "td3": ("actor and critics", "rounds into replay"),
     "maml": ("meta-learning", "rounds, workers adapt between them"),
 }
+ACTIONS = {"q learning": "discrete", "actor and critics": "continuous"}
 assert set(ORDER) == set(NAMES) == set(KINDS)
 
 
@@ -87,8 +96,8 @@ def table(folder: str = "") -> str:
     for name in ORDER:
         module = get_algorithm(name)
         by, how = KINDS[name]
-        actions = "discrete" if by == "q learning" else "discrete, continuous"
-        memory = "LSTM" if module.Config.recurrent else ""
+        actions = ACTIONS.get(by, "discrete, continuous")
+        memory = "LSTM" if module.recurrent else ""
         lines = plan_lines(module)
         title = f"[{TITLES[name]}]({folder}{name}.md)"
         rows.append(f"| {title} `{name}` | {by} | {how} | {lines} | {actions} | {memory} |")
@@ -114,7 +123,8 @@ def page(name: str) -> str:
         f"```text\n{flow_of(name).explain()}\n```",
         "## The plan",
         f"```python\n{inspect.getsource(module.plan).strip()}\n```",
-        _folded("The loss", inspect.getsource(module.loss)),
+        _folded("The networks", inspect.getsource(module.modules)),
+        _folded("The update", inspect.getsource(module.update)),
         "## Learning",
         learning(name),
         "## Settings",
@@ -205,11 +215,11 @@ def settings(config: type[AlgorithmConfig]) -> str:
 
 def suited(module: Any) -> list[str]:
     """What an algorithm begins with in environments that its defaults do not suit."""
-    table: dict[str, dict[str, Any]] = getattr(module, "TUNED", {})
+    table = module.tuned
     if not table:
         return []
     lines = [
-        "Where these defaults do not suit, `rf.train`, `Config.make(env=...)` and the command line "
+        "Where these defaults do not suit, `rf.train`, `Config(env=...)` and the command line "
         "begin with others; what you say yourself wins:",
         "",
     ]

@@ -102,8 +102,8 @@ def test_only_a_run_can_be_opened(tmp_path: Path) -> None:
 def test_settings_that_are_code_are_named() -> None:
     from rillflow.algorithms import ppo
 
-    settings = settings_of(ppo.Config(loss=ppo.loss, hidden=(32,), env_config={"a": 1}))
-    assert settings["loss"] == "rillflow.algorithms.ppo:loss"
+    settings = settings_of(ppo.Config(update=ppo.update, hidden=(32,), env_config={"a": 1}))
+    assert settings["update"] == "rillflow.algorithms.ppo:update"
     assert settings["hidden"] == [32]
     assert settings["env_config"] == {"a": 1}
     json.dumps(settings)

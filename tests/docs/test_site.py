@@ -87,7 +87,7 @@ def test_every_decision_has_its_number_its_title_and_a_sentence() -> None:
 
 
 def test_parts_of_a_file_are_cut_out_by_name() -> None:
-    text = sources.parts("examples/own_algorithm.py", "loss", "plan")
+    text = sources.parts("examples/own_algorithm.py", "update", "plan")
     assert text.count("def ") == 2
     compile(text.split("\n", 1)[1].rpartition("```")[0], "parts", "exec")
 

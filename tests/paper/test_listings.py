@@ -208,7 +208,7 @@ def test_a_batch_is_trained_once(engine: str) -> None:
             results += learned(next(run))
         learner = run.shared[workers.learner_key]
         assert learner.version == run.shared[workers.weights_key].version == results
-        steps = {int(slots["step"]) for slots in learner.get_state()["optimizer"].values()}
+        steps = {int(slots["step"]) for slots in learner.optimiser_state("policy").values()}
     assert steps == {results}
 
 

@@ -10,13 +10,13 @@ from rillflow.runs.code_by_name import _MOVED, pointed_at
 
 
 def test_a_name_leads_to_its_function() -> None:
-    assert pointed_at("rillflow.learning.q_learning:loss") is dqn.loss
+    assert pointed_at("rillflow.learning.q_learning:update") is dqn.update
 
 
 def test_a_directory_of_an_older_version_names_a_module_by_its_old_path() -> None:
-    """A user's algorithm that borrows DQN's loss is saved with the module the loss comes from."""
+    """A user's algorithm that borrows DQN's update is saved with the module it comes from."""
     old = "rillflow." + "rl.q_learning"
-    assert pointed_at(f"{old}:loss") is dqn.loss
+    assert pointed_at(f"{old}:update") is dqn.update
 
 
 @pytest.mark.parametrize("old", _MOVED)

@@ -113,7 +113,9 @@ def learned(directory: RunDirectory) -> dict[str, Any]:
     newest = newest_checkpoint(directory.checkpoints)
     assert newest is not None
     shared: dict[str, Any] = newest.state["run"]["shared"]
-    return next(value["weights"] for key, value in shared.items() if key.startswith("learner"))
+    learner = next(value for key, value in shared.items() if key.startswith("learner"))
+    weights: dict[str, Any] = learner["networks"]["policy"]
+    return weights
 
 
 def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
@@ -148,20 +150,20 @@ def test_an_environment_that_raises_before_the_first_save_loses_nothing(
 
 
 class Raises:
-    """PPO's loss, until it does not work any more."""
+    """PPO's update, until it does not work any more."""
 
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def __call__(self, policy: Any, rows: Any, cfg: Any) -> Any:
+    def __call__(self, m: Any, rows: Any, cfg: Any) -> Any:
         self.left -= 1
         if self.left < 0:
             raise ZeroDivisionError("in the loss")
-        return ppo.loss(policy, rows, cfg)
+        yield from ppo.update(m, rows, cfg)
 
 
 def test_a_learner_that_raises_loses_nothing(tmp_path: Path) -> None:
-    job = work("sim", loss=Raises(7))
+    job = work("sim", framework="torch", update=Raises(7))
     directory = directory_of(job, tmp_path)
     with pytest.raises(ZeroDivisionError):
         run(job, directory)
@@ -381,19 +383,19 @@ def test_waits_are_as_they_were_afterwards() -> None:
 
 
 class Poisons:
-    """PPO's loss, which once writes what is not finite into the weights, past every check."""
+    """PPO's update, which once writes what is not finite into the weights, past every check."""
 
     def __init__(self, part: str) -> None:
         self.part, self.calls = part, 0
 
-    def __call__(self, policy: Any, rows: Any, cfg: Any) -> Any:
+    def __call__(self, m: Any, rows: Any, cfg: Any) -> Any:
         self.calls += 1
-        loss = ppo.loss(policy, rows, cfg)
+        (step,) = ppo.update(m, rows, cfg)
         if self.calls == 12:
-            for name, parameter in policy.model.named_parameters():
+            for name, parameter in m.policy.model.named_parameters():
                 if name.startswith(self.part):
                     parameter.data[0] = float("nan")
-        return loss
+        yield step
 
 
 def all_finite(weights: dict[str, Any]) -> bool:
@@ -407,7 +409,7 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
         pytest.warns(UserWarning, match="not finite") as told,
         pytest.raises(RunError, match="outputs of the policy are not finite"),
     ):
-        run(work("sim", loss=Poisons("action")), directory, steps=64)
+        run(work("sim", framework="torch", update=Poisons("action")), directory, steps=64)
     texts = [str(one.message) for one in told]
     assert sum("the policy is not saved: its weights " in text for text in texts) == 2
     assert sum("no checkpoint this time: " in text for text in texts) == 1
@@ -420,7 +422,8 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
 def test_a_run_that_ends_with_weights_that_are_not_finite_fails(tmp_path: Path) -> None:
     """Also if it can still act with them."""
     directory = directory_of(work("sim"), tmp_path)
-    bad = work("sim", {"steps": 1200}, max_nonfinite_steps=1000, loss=Poisons("value"))
+    bad = work("sim", {"steps": 1200}, max_nonfinite_steps=1000, framework="torch",
+               update=Poisons("value"))  # fmt: skip
     with (
         pytest.warns(UserWarning, match="not finite"),
         pytest.raises(RunError, match=r"the policy is not saved.*not finite.*newest is of step"),

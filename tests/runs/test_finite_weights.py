@@ -46,7 +46,7 @@ def state_of(name: str) -> Any:
 def learners(state: Any) -> Iterator[dict[str, Any]]:
     """Every learner's part of a state, wherever it is."""
     if isinstance(state, dict):
-        if "optimizer" in state:
+        if "optimisers" in state:
             yield state
         for value in state.values():
             yield from learners(value)
@@ -62,8 +62,9 @@ def test_whatever_was_learned_is_looked_at(name: str) -> None:
     found = list(learners(state))
     assert len(found) == (2 if name == "agents" else 1)
     for learner in found:
-        slot = next(iter(learner["optimizer"].values()))
-        arrays = {"weights": learner["weights"], "optimizer": slot}
+        (own,) = learner["optimisers"].values()
+        (networks,) = learner["networks"].values()
+        arrays = {"networks": networks, "optimisers": next(iter(own.values()))}
         for part, mapping in arrays.items():
             for poison in (np.nan, np.inf):
                 key, good = next((k, v) for k, v in mapping.items() if v.ndim)

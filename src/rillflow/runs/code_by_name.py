@@ -10,7 +10,7 @@ from rillflow.errors import BuildError
 
 _MOVED = {
     "rl.q_learning": "learning.q_learning",
-    "rl.postprocess": "learning.postprocess",
+    "rl.postprocess": "learning.prepare",
     "rl.meta_learner": "learning.meta_learner",
     "models.mlp": "policies.mlp",
     "models.lstm": "policies.lstm",

@@ -11,10 +11,10 @@ import numpy as np
 def nonfinite(state: Any, where: str = "") -> str | None:
     """The place in a run's state of weights, or of an optimiser, that are not finite; None: none.
 
-    >>> nonfinite({"learner": {"weights": {"w": np.array([1.0, np.nan])}, "optimizer": {}}})
-    'learner/weights/w'
+    >>> nonfinite({"networks": {"q": {"w": np.array([1.0, np.nan])}}, "optimisers": {}})
+    'networks/q/w'
 
-    A learner's state has weights and an optimiser, that of published weights a version. Batches,
+    A learner's state has networks and optimisers, that of published weights a version. Batches,
     which may hold anything, are not looked into.
     """
     if isinstance(state, list | tuple):
@@ -23,9 +23,11 @@ def nonfinite(state: Any, where: str = "") -> str | None:
         inner = state
     else:
         return None
-    if "weights" in inner and ("optimizer" in inner or "version" in inner):
-        learned = {name: inner.get(name) for name in ("weights", "optimizer", "target")}
-        return nonfinite_array(learned, where)
+    if ("networks" in inner and "optimisers" in inner) or (
+        "weights" in inner and "version" in inner
+    ):
+        names = ("networks", "targets", "optimisers", "weights", "target")
+        return nonfinite_array({name: inner.get(name) for name in names}, where)
     found = (nonfinite(value, f"{where}/{name}".lstrip("/")) for name, value in inner.items())
     return next(filter(None, found), None)
 
