@@ -243,7 +243,7 @@ def _broken_promise(fault: str, *words: str) -> Callable[..., Iterator[tuple[str
             token.touch()
             product.until(lambda: not token.exists(), "the fault")
             when = time.monotonic()
-            code = product.end()
+            code = product.end(110)
             took = product.until_said("environment", since=when) - when
             told = all(word in product.text for word in words)
             yield f"told after {took:.2f} s, exit {code}", told and code == 1
@@ -272,7 +272,7 @@ for _number, _fault, _name, _words in (
 def poisoned(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
     words = (*PPO, "--update=faults_env:poisoned", "--until=steps=30000")
     with Product(folder, *words) as product:
-        code = product.end()
+        code = product.end(110)
     told = [line for _, line in product.said if "not finite" in line or "skipped" in line]
     yield f"exit {code}; {told[0][:90] if told else product.text!r}", code == 0 and bool(told)
     played = rillflow("evaluate", "run", "--episodes", "2", cwd=folder)
@@ -283,7 +283,7 @@ def poisoned(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
      "valid checkpoint, exit code not 0, <= 10 s")  # fmt: skip
 def learner_raises(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
     with Product(folder, *PPO, "--update=faults_env:raising", LONG) as product:
-        code = product.end()
+        code = product.end(110)
         when = product.until_said("ZeroDivisionError")
         took = when - product.rows[-1][0]
         yield f"exit {code}, {took:.1f} s after the last row", code == 1 and took <= 10
@@ -409,7 +409,7 @@ def disk_full(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
             yield "goes on after 3 s of a full disk", True
             disk.fill()
             product.signal(signal.SIGTERM)
-            code = product.end()
+            code = product.end(110)
             yield f"full at the end: exit {code}", code not in (0, 143)
             disk.empty()
         yield f"goes on: {goes_on(disk.path, 1000)}", True
@@ -451,7 +451,7 @@ def interrupted(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
         where.mkdir()
         with training(where, *PPO, LONG) as product:
             when = product.signal(number)
-            code = product.end()
+            code = product.end(110)
             took = time.monotonic() - when
             ok = code == 128 + number and took <= 10 and not product.survivors()
             yield f"{number.name} once: {took:.1f} s", ok
@@ -462,7 +462,7 @@ def interrupted(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
         product.signal(signal.SIGINT)
         time.sleep(0.05)
         when = product.signal(signal.SIGINT)
-        code = product.end()
+        code = product.end(110)
         took = time.monotonic() - when
         yield f"twice: {took:.1f} s, exit {code}", took <= 2 and not product.survivors()
     where = folder / "hung"
@@ -471,7 +471,7 @@ def interrupted(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
         product.kill("worker", signal.SIGSTOP)
         product.until_rows(5)
         when = product.signal(signal.SIGTERM)
-        code = product.end()
+        code = product.end(110)
         took = time.monotonic() - when
         yield f"SIGTERM while a worker is stopped: {took:.1f} s", code == 143 and took <= 20
     goes_on(where, 2000)
