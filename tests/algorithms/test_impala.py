@@ -242,15 +242,23 @@ def test_aggregators_are_processes_with_processes_of_their_own() -> None:
 
 
 @pytest.mark.proc
-def test_a_learner_that_is_killed_ends_the_run() -> None:
-    """Workers may be restarted; a learner begun anew would train from the first weights again."""
-    workers = Workers(impala.Config.make(**SMALL, num_workers=1, learner_placement="process"))
+@pytest.mark.parametrize("on_failure", ["restart", "raise"])
+def test_a_learner_that_is_killed_comes_back_or_ends_the_run(on_failure: str) -> None:
+    """From a snapshot, and with versions that were not there before; or not, as its settings say."""
+    settings = {**SMALL, "num_workers": 1, "learner_placement": "process"}
+    workers = Workers(impala.Config.make(**settings, on_failure=on_failure))
     flow = impala.plan(ParallelRollouts(workers), workers)
     with flow.run("local", on_failure="restart") as run:
         next(run)
         os.kill(run.workers()["learner-0"]["pid"], signal.SIGKILL)
-        with pytest.raises(rf.WorkerLost, match="'learner-0'"):
-            list(itertools.islice(run, 20))
+        if on_failure == "raise":
+            with pytest.raises(rf.WorkerLost, match="'learner-0'"):
+                list(itertools.islice(run, 20))
+            return
+        list(itertools.islice(run, 40))
+        assert run.workers()["learner-0"]["incarnation"] == 1
+        assert run.shared[workers.weights_key].version > 20
+        assert run.ledger().balanced
 
 
 @pytest.mark.parametrize(
