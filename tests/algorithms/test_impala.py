@@ -244,7 +244,7 @@ def test_aggregators_are_processes_with_processes_of_their_own() -> None:
 @pytest.mark.proc
 @pytest.mark.parametrize("on_failure", ["restart", "raise"])
 def test_a_learner_that_is_killed_comes_back_or_ends_the_run(on_failure: str) -> None:
-    """From a snapshot, and with versions that were not there before; or not, as its settings say."""
+    """From a snapshot, and with versions that were not there before, as its settings say."""
     settings = {**SMALL, "num_workers": 1, "learner_placement": "process"}
     workers = Workers(impala.Config.make(**settings, on_failure=on_failure))
     flow = impala.plan(ParallelRollouts(workers), workers)

@@ -225,6 +225,7 @@ class Fleet:
             return
         self.in_flight -= 1
         self.inline -= actor.inline
+        before = actor.last_heard
         actor.last_heard = now = self.engine.now()
         if header.handled != actor.mail.handled:
             self.office.handled(actor, header.handled)
@@ -235,10 +236,11 @@ class Fleet:
         if header.failure is not None:
             self.supervision.failed(actor, request, header, header.failure)
             return
-        if request.took > actor.slowest:
-            actor.slowest = request.took
         if request.seq >= 0 and not header.not_ready:  # what an actor is there for: no calls
             actor.answered = True
+            silent = now - (request.issued if request.issued > before else before)
+            if silent > actor.slowest:
+                actor.slowest = silent
         if self.log is not None:
             self.log("completed", actor.name, actor.incarnation, request.seq)
         request.target.completed(request, header, payload)
