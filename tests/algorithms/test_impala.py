@@ -248,18 +248,23 @@ def test_aggregators_are_processes_with_processes_of_their_own() -> None:
 
 
 @pytest.mark.proc
-def test_a_learner_that_is_killed_comes_back() -> None:
-    """From its last snapshot, and with versions of its weights that nobody has seen."""
-    workers = Workers(impala.Config.make(**SMALL, num_workers=1, learner_placement="process"))
+@pytest.mark.parametrize("on_failure", ["restart", "raise"])
+def test_a_learner_that_is_killed_comes_back_or_ends_the_run(on_failure: str) -> None:
+    """From a snapshot, and with versions that were not there before, as its settings say."""
+    settings = {**SMALL, "num_workers": 1, "learner_placement": "process"}
+    workers = Workers(impala.Config.make(**settings, on_failure=on_failure))
     flow = impala.plan(ParallelRollouts(workers), workers)
     with flow.run("local", on_failure="restart") as run:
         next(run)
         os.kill(run.workers()["learner-0"]["pid"], signal.SIGKILL)
-        versions = []
-        for _ in itertools.islice(run, 20):
-            versions.append(run.shared[workers.weights_key].version)
+        if on_failure == "raise":
+            with pytest.raises(rf.WorkerLost, match="'learner-0'"):
+                list(itertools.islice(run, 20))
+            return
+        list(itertools.islice(run, 40))
         assert run.workers()["learner-0"]["incarnation"] == 1
-    assert versions == sorted(set(versions))
+        assert run.shared[workers.weights_key].version > 20
+        assert run.ledger().balanced
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,17 @@ def test_a_learner_that_is_stopped_is_noticed() -> None:
         assert next(count for life, count in run if life == 1) > 1
 
 
+def test_also_one_that_was_slow_to_start() -> None:
+    """While an actor starts it has another limit; that one must not outlast the start."""
+    flow, _ = learning(snapshot=0.0, timeout=0.2, start_timeout=1000.0)
+    with flow.run("local") as run:
+        for life in (0, 1):
+            while next(run)[0] < life:
+                pass
+            os.kill(run.workers()["learner-0"]["pid"], signal.SIGSTOP)
+        assert next(life for life, _ in run if life == 2)
+
+
 class Ticks:
     """A source that counts."""
 

@@ -68,7 +68,8 @@ def one_full_disk(folder: Path, algorithm: str, moment: float) -> None:
     with small_disk(folder) as disk:
         if disk is None:
             pytest.skip("only root may make a small file system")
-        words = (*COMMANDS[algorithm], "--checkpoint-seconds=1", LONG)
+        config = '--env-config={"token": "none"}'
+        words = (*COMMANDS[algorithm], config, "--checkpoint-seconds=1", LONG)
         if algorithm == "apex":
             words += ("--buffer-size=2000",)
         with Product(disk.path, *words) as product:

@@ -16,7 +16,7 @@ from rillflow.scheduler.run import Run
 
 GRACE = 5.0
 """seconds for which a result is waited for when the time is up, or the user wants to stop"""
-TELL = 10.0
+TELL = 20.0
 """seconds of one wait after which the user is told for whom"""
 _LOOK = 0.5
 """seconds between two looks at what the user wants: a signal does not end a wait by itself"""

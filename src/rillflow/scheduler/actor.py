@@ -119,7 +119,7 @@ class Actor:
     proven: bool = False
     """some incarnation has answered a request"""
     slowest: float = 0.0
-    """seconds that the slowest answer took"""
+    """seconds that the slowest answer took, from when the actor could turn to it"""
     kept: Ref | None = None
     """the newest snapshot of its state, from which a next incarnation goes on"""
     kept_at: float = 0.0

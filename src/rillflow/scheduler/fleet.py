@@ -224,6 +224,7 @@ class Fleet:
         self.in_flight -= 1
         if actor.inline:
             self.inline -= 1
+        before = actor.last_heard
         actor.last_heard = now = self._now()
         handled, wall = fields[_HANDLED], fields[_WALL]
         if handled != actor.mail.handled:
@@ -235,11 +236,11 @@ class Fleet:
         if fields[_FAILURE] is not None:
             self.supervision.failed(actor, request, Header._make(fields), fields[_FAILURE])
             return
-        took = now - request.issued
-        if took > actor.slowest:
-            actor.slowest = took
         if request.seq >= 0 and not fields[_NOT_READY]:  # what an actor is there for: no calls
             actor.answered = True
+            silent = now - (request.issued if request.issued > before else before)
+            if silent > actor.slowest:
+                actor.slowest = silent
         if self.log is not None:
             self.log("completed", actor.name, actor.incarnation, request.seq)
         request.target.completed(request, fields, payload)

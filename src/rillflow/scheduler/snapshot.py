@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.errors import RunError
 from rillflow.scheduler.actor import Actor
-from rillflow.scheduler.at_rest import come_to_rest, states_of
 from rillflow.scheduler.gather import Gather
 from rillflow.scheduler.mail import Message
 from rillflow.scheduler.membership import give_shards
+from rillflow.scheduler.resting import come_to_rest, hosts_of
 from rillflow.scheduler.saving import Loader, Saver, apart
 from rillflow.scheduler.scheduler import Members, Scheduler
 from rillflow.scheduler.step import Step
@@ -51,7 +51,7 @@ def take(
     state: dict[str, Any] | None = None
     try:
         replaced = come_to_rest(driver, timeout, partial)
-        state = _take(driver, scheduler, states_of(driver, timeout, partial, replaced))
+        state = _take(driver, scheduler, hosts_of(driver, scheduler, timeout, partial, replaced))
     finally:
         if state is None:  # the run goes on as if nobody had asked
             scheduler.fleet.paused = False

@@ -240,6 +240,7 @@ class Supervision:
         owes = actor.requests or actor.mail.crowded
         if timeout is None or not owes or actor.status not in ("live", "leaving"):
             return
+        answers = timeout
         if actor.started:
             issued = next(iter(actor.requests.values())).issued if actor.requests else 0.0
             deadline, why = max(issued, actor.last_heard) + timeout, "no answer for"
@@ -255,8 +256,8 @@ class Supervision:
         elif deadline <= now:
             actor.counters["hung"] += 1
             self.lost(actor, f"hung: {why} {timeout:.3g} s", None)
-        else:
-            self._look_at(actor, deadline)
+        else:  # one that has not started may have by then
+            self._look_at(actor, min(deadline, now + answers))
 
 
 def _is_mistake(actor: Actor, failure: UserFailure) -> bool:

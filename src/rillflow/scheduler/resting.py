@@ -1,4 +1,4 @@
-"""How a run comes to rest to be saved, and who has to do without: those that do not answer."""
+"""How a run comes to rest for a snapshot, and what its actors tell then, whoever hangs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rillflow.scheduler.driver import TooLate
 
 if TYPE_CHECKING:
     from rillflow.scheduler.driver import Driver
+    from rillflow.scheduler.scheduler import Scheduler
 
 
 def come_to_rest(driver: Driver, timeout: float | None, partial: bool) -> set[str]:
@@ -25,11 +26,14 @@ def come_to_rest(driver: Driver, timeout: float | None, partial: bool) -> set[st
     return {actor.name for actor in hung}
 
 
-def states_of(
-    driver: Driver, timeout: float | None, partial: bool, replaced: set[str]
+def hosts_of(
+    driver: Driver,
+    scheduler: Scheduler,
+    timeout: float | None,
+    partial: bool,
+    replaced: set[str],
 ) -> dict[str, Any]:
     """By name: what the host of each actor tells, or its last snapshot told."""
-    scheduler = driver.scheduler
     fleet = scheduler.fleet
     present = [a for a in fleet.actors.values() if a.status == "live"]
     asked = [a for a in present if a.name not in replaced]
