@@ -23,6 +23,7 @@ class Linear:
         self.weight, self.bias = weights[f"{name}.weight"], weights[f"{name}.bias"][..., None]
         self.d_weight, self.d_bias = gradients[f"{name}.weight"], gradients[f"{name}.bias"]
         self._turned = self.weight.swapaxes(-1, -2)
+        self._one_output = self.weight.shape[-2] == 1
 
     def forward(self, x: Floats, out: Floats | None = None) -> Floats:
         """[inputs, N] to [outputs, N]."""
@@ -44,6 +45,10 @@ class Linear:
 
     def d_input(self, d_out: Floats, out: Floats | None = None) -> Floats:
         """The gradient of what came in, [inputs, N]."""
+        if out is not None and self._one_output:  # BLAS takes four times as long for a product
+            out[...] = d_out  # along an axis of one
+            out *= self._turned
+            return out
         return np.matmul(self._turned, d_out, out=out)
 
 
@@ -136,7 +141,8 @@ class Layers:
         return d if inputs else None
 
     def _activate(self, x: Floats) -> Floats:
-        activated: Floats = np.tanh(x, out=x) if self.tanh else np.maximum(x, _ZERO, out=x)
+        # two arrays are compared four times as fast as an array and a number
+        activated: Floats = np.tanh(x, out=x) if self.tanh else np.maximum(x, _zeros(x), out=x)
         return activated
 
     def _through_activation(self, hidden: Floats, d: Floats, index: int) -> None:
@@ -161,6 +167,7 @@ class Layers:
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _NOTHING = np.empty((0, 0), np.float32)
 _ONES = np.ones(1024, np.float32)
+_ZEROS = np.zeros(1024, np.float32)
 
 
 def _ones(n: int) -> Floats:
@@ -168,3 +175,11 @@ def _ones(n: int) -> Floats:
     if len(_ONES) < n:
         _ONES = np.ones(2 * n, np.float32)
     return _ONES[:n]
+
+
+def _zeros(x: Floats) -> Floats:
+    """As many as `x` has entries, in its shape; nobody writes there."""
+    global _ZEROS
+    if len(_ZEROS) < x.size:
+        _ZEROS = np.zeros(2 * x.size, np.float32)
+    return _ZEROS[: x.size].reshape(x.shape)
