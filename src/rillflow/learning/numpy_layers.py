@@ -116,7 +116,13 @@ class Layers:
         return head.d_input(d_out, out=self._d_hidden[-1] if self._d_hidden else None)
 
     def backward(
-        self, one: Pass, d: Floats, *, learns: bool = True, add: bool = False, inputs: bool = False
+        self,
+        one: Pass,
+        d: Floats,
+        *,
+        learns: bool = True,
+        add: bool = False,
+        inputs: slice | None = None,
     ) -> Floats | None:
         """Leave the gradients of a pass; `d`, that of its features, is overwritten.
 
@@ -125,7 +131,7 @@ class Layers:
             d: the gradient of its features.
             learns: whether the weights' gradients are wanted.
             add: whether these are added to what is there.
-            inputs: whether the gradient of what came in is wanted.
+            inputs: of which inputs the gradient is wanted, summed over an ensemble; None: of none.
         """
         if d.shape[-1] != self._rows:
             self._resize(d.shape[-1])
@@ -136,9 +142,17 @@ class Layers:
                 linear.backward(one.hidden[index - 1] if index else one.x, d, add)
             if index:
                 d = linear.d_input(d, out=self._d_hidden[index - 1])
-            elif inputs:
-                d = linear.d_input(d)
-        return d if inputs else None
+        return None if inputs is None else self._d_inputs(d, inputs)
+
+    def _d_inputs(self, d: Floats, inputs: slice) -> Floats:
+        """The gradient of some of what came in, behind that of what left the first layer."""
+        if not self.linears:
+            return d[inputs] if d.ndim == 2 else np.add.reduce(d[:, inputs], 0)
+        weight = self.linears[0].weight
+        # all members of an ensemble saw the same: the sum over them is part of the product
+        flat = weight.reshape(-1, weight.shape[-1])[:, inputs]
+        d_inputs: Floats = np.matmul(flat.T, d.reshape(len(flat), -1))
+        return d_inputs
 
     def _activate(self, x: Floats) -> Floats:
         # two arrays are compared four times as fast as an array and a number
