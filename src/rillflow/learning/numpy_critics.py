@@ -23,6 +23,7 @@ class Critic(NumpyModule):
         self._head = self._linear("value_head")
         self._middle, half = self.spec.action_scale
         self._inverse = np.float32(1) / half
+        self._taken = slice(self.spec.observation_size, None)
 
     def __call__(self, obs: Array, actions: Any) -> Any:
         """How good actions [N, *shape] are on observations [N, ...]."""
@@ -48,11 +49,12 @@ class Critic(NumpyModule):
                 self._trunk.d_features(self._head, d_out),
                 learns=self.learns,
                 add=add,
-                inputs=inputs,
+                inputs=self._taken if inputs else None,
             )
             if inputs:
                 assert d_columns is not None
-                actions.take(self._d_actions(d_columns, actions.value))
+                d_actions = (d_columns * self._inverse[:, None]).T
+                actions.take(d_actions.reshape(actions.value.shape))
 
         self.tape.backs.append(back)
         return out
@@ -68,13 +70,6 @@ class Critic(NumpyModule):
         np.subtract(taken.T, self._middle[:, None], out=columns[size:])
         columns[size:] *= self._inverse[:, None]
         return columns
-
-    def _d_actions(self, d_columns: Floats, like: Array) -> Floats:
-        d_taken = d_columns[..., self.spec.observation_size :, :]
-        if d_taken.ndim == 3:  # all copies saw the same actions
-            d_taken = np.add.reduce(d_taken, 0)
-        d_actions: Floats = (d_taken * self._inverse[:, None]).T.reshape(like.shape)
-        return d_actions
 
 
 class Number(NumpyModule):

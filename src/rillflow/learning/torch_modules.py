@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from rillflow.experience.batch import BOOTSTRAP, STATE
 from rillflow.learning.names import Namespace, named, seed_of
 from rillflow.learning.torch_fragments import timeline
+from rillflow.learning.torch_layers import Layers, Squashed, outputs_of
 from rillflow.policies.modules import Description, Modules, QOfAction, Scalar
 from rillflow.policies.sampling import LOG_STD_HIGH, LOG_STD_LOW
 from rillflow.policies.spec import PolicySpec
@@ -22,6 +23,7 @@ from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.policies.weights import check_weights
 
 _LOG_2, _LOG_2_PI = float(np.log(2)), float(np.log(2 * np.pi))
+_BOUNDS = (float(LOG_STD_LOW), float(LOG_STD_HIGH))
 
 
 class Policy(TorchPolicy):
@@ -72,18 +74,28 @@ class Actor(Policy):
         middle, half = spec.action_scale
         self._middle = torch.tensor(middle, device=self.device)
         self._half = torch.tensor(half, device=self.device)
+        self.layers: Layers | None = None
+        """the layers of an mlp, for passes in few operations; None: passes as torch makes them"""
+        if spec.model == "mlp":
+            self.layers = Layers(list(self.model.parameters()), spec.activation)
 
     def __call__(self, obs: Tensor) -> Tensor:
         """The actions [N, *shape] of a deterministic policy, or the middle ones of another."""
-        return self._within(torch.tanh(self.outputs(obs)[:, : self.spec.actions.width]))
+        return self._within(torch.tanh(self._outputs(obs)))
 
     def sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Actions [N, *shape] drawn from a squashed Gaussian, and their log-probabilities [N].
 
         The probabilities are those of what is in -1 ... 1, before it is stretched to the bounds.
         """
+        if self.layers is not None and self._instead is None:
+            noise = self._noise((len(obs), self.spec.actions.width)).mT
+            columns = self._columns(obs)
+            parameters = self.layers.parameters
+            squeezed, logp = Squashed.apply(self.layers, columns, noise, _BOUNDS, *parameters)
+            return self._within(squeezed), logp
         mean, raw = self.outputs(obs).chunk(2, -1)
-        log_std = raw.clamp(float(LOG_STD_LOW), float(LOG_STD_HIGH))
+        log_std = raw.clamp(*_BOUNDS)
         noise = self._noise(mean.shape)
         drawn = torch.addcmul(mean, log_std.exp(), noise)
         slope = 2 * (_LOG_2 - drawn - nn.functional.softplus(-2 * drawn))
@@ -94,11 +106,24 @@ class Actor(Policy):
     @torch.no_grad()
     def smoothed(self, obs: Tensor, scale: float, clip: float) -> Tensor:
         """Actions with clipped noise, within their bounds (Fujimoto et al. 2018, section 5.3)."""
-        squeezed = torch.tanh(self.outputs(obs)[:, : self.spec.actions.width])
+        squeezed = torch.tanh(self._outputs(obs))
         noise = (scale * self._noise(squeezed.shape)).clamp(-clip, clip)
         return self._within((squeezed + noise).clamp(-1, 1))
 
-    def _noise(self, shape: torch.Size) -> Tensor:
+    def _outputs(self, obs: Tensor) -> Tensor:
+        """The first outputs [N, width], of which actions are made."""
+        width = self.spec.actions.width
+        if self.layers is None or self._instead is not None:
+            return self.outputs(obs)[:, :width]
+        return outputs_of(self.layers, self._columns(obs))[:width].mT
+
+    def _columns(self, obs: Tensor) -> Tensor:
+        """Observations [N, ...] as the columns [inputs, N] that go into the layers."""
+        trunk: Any = self.model.trunk
+        rows = self._rows(obs)[0].flatten(1).float()
+        return ((rows - trunk.middle) * trunk.factor if trunk.scaled else rows).mT
+
+    def _noise(self, shape: tuple[int, ...]) -> Tensor:
         """Drawn by the learner's own generator, so that both frameworks draw the same."""
         return torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.device)
 
@@ -177,6 +202,8 @@ class Critic(TorchModule):
         self._scale = None
         if scale is not None:
             self._scale = [torch.tensor(part, device=self.device) for part in scale]
+        self.layers: Layers | None = Layers(list(self.network.parameters()), self.spec.activation)
+        """the layers, for passes in few operations; None: passes as torch makes them"""
 
     def __call__(self, obs: Tensor, actions: Tensor) -> Tensor:
         """How good actions [N, *shape] are on observations [N, ...]."""
@@ -184,8 +211,10 @@ class Critic(TorchModule):
         if self._scale is not None:
             rows = (rows - self._scale[0]) * self._scale[1]
         taken = (actions.flatten(1) - self._middle) * self._inverse
-        values: Tensor = self.network(torch.cat([rows, taken], 1))
-        return values
+        if self.layers is None:
+            values: Tensor = self.network(torch.cat([rows, taken], 1))
+            return values
+        return outputs_of(self.layers, rows.mT, taken.mT).squeeze(-2)
 
 
 class _NumberNetwork(nn.Module):

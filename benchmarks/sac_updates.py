@@ -1,0 +1,132 @@
+"""How many updates per second do SAC and TD3 make, beside Stable-Baselines3?
+
+One process, one thread, batches of 256 rows of Pendulum-v1's shape; slices of updates in turn, so
+that a slow moment hits all. An update of theirs draws its rows from a full replay buffer; ours
+shuffles them out of larger batches, as its learner gets them from replay. Stable-Baselines3 has to
+be installed beside rillflow; without it only our own rates are told.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import _one_thread  # noqa: F401 - before NumPy is imported
+import gymnasium as gym
+import numpy as np
+import torch
+from _common import Report, figure, interleaved, load, ratio, script
+
+from rillflow.algorithms import get_algorithm
+from rillflow.experience.batch import SampleBatch
+from rillflow.learning.make_learner import learns_in_numpy, make_learner
+
+MINUTES = 4
+ROWS, BATCH = 256, 1024
+BARS = {64: {"numpy": ">= 5", "torch": ">= 3"}, 256: {"auto": ">= 1.15"}}
+"""what a framework has to reach with two layers of so many units, in times the peer's rate"""
+Train = Callable[[int], object]
+
+
+def ask(report: Report) -> None:
+    """Rates of each framework and of the peer, slice by slice."""
+    torch.set_num_threads(1)
+    peer = importlib.util.find_spec("stable_baselines3") is not None
+    if not peer:
+        report.lacks("sb3", "stable_baselines3 is not installed in this environment")
+    rounds = 3 if report.options.quick else 5 * report.options.repeats
+    report.settings |= {"env": "Pendulum-v1", "rows": ROWS, "rounds": rounds}
+    for algorithm in ("sac", "td3"):
+        for width, bars in BARS.items():
+            rivals = {name: learner(algorithm, width, name) for name in ("numpy", "torch")}
+            if peer:
+                rivals["sb3"] = stable_baselines(algorithm, width)
+            updates = 40 if width == 64 else 16
+            rates = dict(zip(rivals, measured(rivals, updates, rounds), strict=True))
+            for name, values in rates.items():
+                for value in values:
+                    report.measured(f"{algorithm} {width}x{width}, {name}", updates_per_s=value)
+            picked = "numpy" if picks_numpy(algorithm, width) else "torch"
+            for name in ("numpy", "torch", "auto"):
+                ours = rates[picked if name == "auto" else name]
+                title = f"{algorithm}_{width}_{name}_vs_sb3"
+                beside = ratio(
+                    title,
+                    ours,
+                    rates.get("sb3", []),
+                    "our updates/s / SB3's",
+                    bars.get(name),
+                    load=load(),
+                )
+                alone = figure(f"{algorithm}_{width}_{name}", max(ours), "updates/s")
+                report.add(alone if beside is None else beside)
+
+
+def measured(rivals: dict[str, Train], updates: int, rounds: int) -> list[list[float]]:
+    """Updates per second of each, round by round."""
+
+    def rate(train: Train) -> Callable[[], float]:
+        def once() -> float:
+            began = time.perf_counter()
+            train(updates)
+            return updates / (time.perf_counter() - began)
+
+        train(updates)  # the first ones allocate
+        return once
+
+    return interleaved([rate(train) for train in rivals.values()], rounds)
+
+
+def setting(algorithm: str, width: int, framework: str) -> tuple[Any, Any]:
+    """The policy and the settings."""
+    config = get_algorithm(algorithm).Config(
+        env="Pendulum-v1", hidden=(width, width), framework=framework
+    )
+    env = gym.make("Pendulum-v1")
+    return config.policy_spec(env.observation_space, env.action_space), config
+
+
+def picks_numpy(algorithm: str, width: int) -> bool:
+    """Whether `framework="auto"` learns in NumPy."""
+    return learns_in_numpy(*setting(algorithm, width, "auto"))
+
+
+def learner(algorithm: str, width: int, framework: str) -> Train:
+    """Ours: passes over a batch in minibatches."""
+    ours = make_learner(*setting(algorithm, width, framework), 0)
+    rng = np.random.default_rng(0)
+    batch = SampleBatch(
+        {
+            "obs": rng.standard_normal((1, BATCH, 3), np.float32),
+            "actions": rng.uniform(-2, 2, (1, BATCH, 1)).astype(np.float32),
+            "rewards": rng.standard_normal((1, BATCH), np.float32),
+            "next_obs": rng.standard_normal((1, BATCH, 3), np.float32),
+            "discount": np.full((1, BATCH), 0.99, np.float32),
+        }
+    )
+    passes = BATCH // ROWS
+    return lambda updates: [ours.train(batch, 1, ROWS) for _ in range(updates // passes)]
+
+
+def stable_baselines(algorithm: str, width: int) -> Train:
+    """The peer, with as many steps in its buffer as a batch of ours has rows."""
+    import stable_baselines3
+
+    kind = getattr(stable_baselines3, algorithm.upper())
+    theirs = kind(
+        "MlpPolicy",
+        "Pendulum-v1",
+        policy_kwargs={"net_arch": [width, width]},
+        batch_size=ROWS,
+        learning_starts=BATCH,
+        device="cpu",
+    )
+    theirs.learn(BATCH + 8)
+    return lambda updates: theirs.train(updates, ROWS)
+
+
+if __name__ == "__main__":
+    sys.exit(script(__file__, ask))
