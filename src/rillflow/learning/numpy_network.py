@@ -125,14 +125,14 @@ class Network(NumpyModule):
         """
         logp, entropy, values = self.evaluate(batch["obs"], batch["actions"])
         known = values.value if isinstance(values, Var) else values
-        plain = self.frozen()
+        plain = self if self.tape is None else self.frozen()
         after = np.concatenate([known[1:], plain.values(batch[BOOTSTRAP])[None]])
         return logp, entropy, values, plain.across_cuts(batch, after)
 
     def values_of_fragments(self, batch: Mapping[str, Array]) -> tuple[Floats, Floats]:
         """Values of each observation and of the true next one, both [T, B], from one pass."""
         # the next observation of step t is the observation of step t + 1
-        plain = self.frozen()
+        plain = self if self.tape is None else self.frozen()
         values = plain.values(np.concatenate([batch["obs"], batch[BOOTSTRAP][None]]))
         return values[:-1], plain.across_cuts(batch, values[1:])
 

@@ -84,7 +84,7 @@ class Var:
 
     def take(self, gradient: Any) -> None:
         """Add to the gradient; what came in by broadcasting goes out by a sum."""
-        if isinstance(gradient, np.ndarray):
+        if type(gradient) is np.ndarray:
             shape = shape_of(self.value)
             if gradient.shape != shape:
                 gradient = summed_to(gradient, shape)

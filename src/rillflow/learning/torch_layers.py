@@ -88,36 +88,51 @@ class Layers:
 def outputs_of(layers: Layers, fixed: Tensor, varied: Tensor | None = None) -> Tensor:
     """What comes out of layers; see `Outputs`."""
     if torch.is_grad_enabled():
-        out: Tensor = Outputs.apply(layers, fixed, varied, *layers.parameters)
+        out: Tensor = _apply(Outputs)(layers, fixed, varied, *layers.parameters)
         return out
     return layers.forward(fixed if varied is None else torch.cat([fixed, varied]))[-1]
+
+
+def squashed(layers: Layers, columns: Tensor, noise: Tensor, bounds: Any) -> tuple[Tensor, Tensor]:
+    """A sample in -1 ... 1 and its log-probability; see `Squashed`."""
+    if torch.is_grad_enabled():
+        found: tuple[Tensor, Tensor] = _apply(Squashed)(
+            layers, columns, noise, bounds, *layers.parameters
+        )
+        return found
+    squeezed, logp, _ = _squash(layers.forward(columns)[-1], noise, bounds)
+    return squeezed.mT, logp
+
+
+def _squash(outputs: Tensor, noise: Tensor, bounds: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """What is drawn, squeezed, and its log-probability; and how far it is from the mean."""
+    mean, raw = outputs.chunk(2)
+    log_std = raw.clamp(*bounds)
+    spread = log_std.exp().mul_(noise)
+    drawn = mean + spread
+    # log(1 - tanh(u)^2) = 2 * (log 2 - u - softplus(-2u)), without its loss of digits
+    terms = torch.nn.functional.softplus(-2 * drawn).add_(drawn).mul_(2).sub_(log_std)
+    terms.addcmul_(noise, noise, value=-0.5)
+    return drawn.tanh_(), terms.sum(0).sub_(_CONSTANT * len(noise)), spread
 
 
 class Squashed(torch.autograd.Function):
     """A sample of a squashed Gaussian in -1 ... 1, [N, width], and its log-probability [N]."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, layers: Layers, columns: Tensor, noise: Tensor, bounds: Any, *parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Pass on columns [inputs, N]; `noise` is [width, N], `bounds` those of log deviations."""
         passed = layers.forward(columns)
-        mean, raw = passed[-1].chunk(2)
-        log_std = raw.clamp(*bounds)
-        spread = log_std.exp().mul_(noise)
-        drawn = mean + spread
-        # log(1 - tanh(u)^2) = 2 * (log 2 - u - softplus(-2u)), without its loss of digits
-        terms = torch.nn.functional.softplus(-2 * drawn).add_(drawn).mul_(2).sub_(log_std)
-        terms.addcmul_(noise, noise, value=-0.5)
-        logp = terms.sum(0).sub_(_CONSTANT * len(noise))
-        squeezed = drawn.tanh_()
+        squeezed, logp, spread = _squash(passed[-1], noise, bounds)
         ctx.layers, ctx.bounds = layers, bounds
         ctx.save_for_backward(*parameters, *passed, spread, squeezed)
         return squeezed.mT.clone(), logp
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, d_rows: Tensor, d_logp: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, d_rows: Tensor, d_logp: Tensor) -> tuple[Any, ...]:
         """The gradients of the parameters."""
         layers, nothing = ctx.layers, (None, None, None, None)
         if not layers.learns:
@@ -134,7 +149,7 @@ class Outputs(torch.autograd.Function):
     """What comes out of layers, [..., out, N]; of some of the inputs a gradient may be wanted."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, layers: Layers, fixed: Tensor, varied: Tensor | None, *parameters: Tensor
     ) -> Tensor:
         """Pass on the columns `fixed` above those of `varied`, which may carry a gradient."""
@@ -145,7 +160,7 @@ class Outputs(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, d: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, d: Tensor) -> tuple[Any, ...]:
         """The gradients of the parameters, and of `varied`."""
         layers = ctx.layers
         passed = ctx.saved_tensors[len(layers.parameters) :]
@@ -154,3 +169,7 @@ class Outputs(torch.autograd.Function):
             return (None, None, None, *(None for _ in layers.parameters))
         gradients, d_varied = layers.backward(passed, d, inputs)
         return (None, None, d_varied, *gradients)
+
+
+def _apply(function: type[torch.autograd.Function]) -> Any:
+    return function.apply

@@ -17,7 +17,7 @@ from rillflow.learning.devices import learner_devices, portions, shares
 from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.learner_base import LearnerBase
 from rillflow.learning.results import Gradients, TrainStats
-from rillflow.learning.torch_modules import TorchModules
+from rillflow.learning.torch_modules import TorchModules, resting
 from rillflow.learning.update import Rows, Step, steps_of
 from rillflow.policies.modules import Optimiser
 from rillflow.policies.spec import PolicySpec
@@ -178,7 +178,8 @@ class TorchLearner(LearnerBase):
                 network = copy.by_name[name].network
                 copy.targets[name].network.load_state_dict(network.state_dict())
             else:
-                torch._foreach_lerp_(*followers[name], part)
+                own, to = followers[name]
+                torch._foreach_lerp_(own, to, part)
 
     def _backward(
         self, steps: Sequence[Step], share: Sequence[float], names: tuple[str, ...]
@@ -190,13 +191,15 @@ class TorchLearner(LearnerBase):
                 f"a loss is computed from what the modules give, found {type(losses[0]).__name__}, "
                 "which does not depend on them: there is nothing to learn from it."
             )
-        for copy in self.copies:
-            for name, net in copy.by_name.items():
-                if getattr(net, "layers", None) is not None:
-                    net.layers.learns = name in names
         trained = [p for lists in self._lists[: len(losses)] for name in names for p in lists[name]]
         for parameter in trained:
             parameter.grad = None
+        with resting(net for copy in self.copies for net in copy.others(names)):
+            return self._backward_from(losses, share, trained)
+
+    def _backward_from(
+        self, losses: Sequence[Any], share: Sequence[float], trained: list[Any]
+    ) -> Any:
         # not `autograd.grad`: its gradients may lie in another order than the parameters, which
         # the fused optimiser does not look at
         if len(losses) == 1:
@@ -251,7 +254,7 @@ class TorchLearner(LearnerBase):
             torch._foreach_add_(steps, 1)
             torch._fused_adam_(
                 parameters,
-                gradients,  # type: ignore[arg-type]
+                gradients,
                 mean,
                 square,
                 [],
@@ -279,7 +282,9 @@ class TorchLearner(LearnerBase):
             return torch.nn.utils.clip_grad_norm_(self._lists[0][name], clip)
         gradients = [p.grad for p in self._lists[0][name] if p.grad is not None]
         if self.looks and gradients:  # as `get_total_norm`, which first sorts them by device
-            return torch.stack(torch._foreach_norm(gradients)).norm()
+            lengths = torch.stack(torch._foreach_norm(gradients))
+            length: torch.Tensor = torch.linalg.vector_norm(lengths)
+            return length
         return torch.nn.utils.get_total_norm(gradients)
 
     def numbers(self, sizes: list[Any]) -> list[float]:

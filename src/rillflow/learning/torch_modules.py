@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from itertools import pairwise
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from rillflow.experience.batch import BOOTSTRAP, STATE
 from rillflow.learning.names import Namespace, named, seed_of
 from rillflow.learning.torch_fragments import timeline
-from rillflow.learning.torch_layers import Layers, Squashed, outputs_of
+from rillflow.learning.torch_layers import Layers, outputs_of, squashed
 from rillflow.policies.modules import Description, Modules, QOfAction, Scalar
 from rillflow.policies.sampling import LOG_STD_HIGH, LOG_STD_LOW
 from rillflow.policies.spec import PolicySpec
@@ -90,9 +91,7 @@ class Actor(Policy):
         """
         if self.layers is not None and self._instead is None:
             noise = self._noise((len(obs), self.spec.actions.width)).mT
-            columns = self._columns(obs)
-            parameters = self.layers.parameters
-            squeezed, logp = Squashed.apply(self.layers, columns, noise, _BOUNDS, *parameters)
+            squeezed, logp = squashed(self.layers, self._columns(obs), noise, _BOUNDS)
             return self._within(squeezed), logp
         mean, raw = self.outputs(obs).chunk(2, -1)
         log_std = raw.clamp(*_BOUNDS)
@@ -293,10 +292,30 @@ class TorchModules:
         for _, module in self.all():
             module.rng = rng
 
+    def others(self, names: Collection[str]) -> Iterator[Layers]:
+        """The layers of the networks that are not among these."""
+        for name, module in self.by_name.items():
+            layers = getattr(module, "layers", None)
+            if layers is not None and name not in names:
+                yield layers
+
     def all(self) -> Iterator[tuple[str, Any]]:
         """Every network with its name, targets too."""
         yield from self.by_name.items()
         yield from ((f"target {name}", module) for name, module in self.targets.items())
+
+
+@contextmanager
+def resting(layers: Iterable[Layers]) -> Iterator[None]:
+    """Inside, a gradient goes through these layers, but none is made of their parameters."""
+    chosen = list(layers)
+    for one in chosen:
+        one.learns = False
+    try:
+        yield
+    finally:
+        for one in chosen:
+            one.learns = True
 
 
 def build(description: Description, name: str, seed: int, device: str) -> Any:

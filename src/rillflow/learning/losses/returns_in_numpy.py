@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.learning.losses.checks_in_numpy import array_of, check_bools, check_floats
+from rillflow.learning.losses.checks_in_numpy import (
+    BOOL,
+    FLOAT,
+    array_of,
+    check_bools,
+    check_floats,
+)
 from rillflow.learning.tape import Array, Var
 from rillflow.policies.shape_checks import (
     check_fraction,
@@ -70,7 +76,8 @@ def gae(
         terminated_t=terminated_t,
         ended_t=ended_t,
     )
-    check_fraction("gae", gamma=gamma, lam=lam)
+    if not (0 <= gamma <= 1 and 0 <= lam <= 1):
+        check_fraction("gae", gamma=gamma, lam=lam)
 
     advantages = np.where(terminated, 0, after)
     advantages *= gamma
@@ -99,8 +106,9 @@ def vtrace(
     log_ratios, rewards, discounts, before, after, ended = _time_major(
         "vtrace", floats, ended_t=ended_t
     )
-    check_positive("vtrace", clip_rho=clip_rho, clip_pg_rho=clip_pg_rho)
-    check_fraction("vtrace", lam=lam)
+    if not (clip_rho > 0 and clip_pg_rho > 0 and 0 <= lam <= 1):
+        check_positive("vtrace", clip_rho=clip_rho, clip_pg_rho=clip_pg_rho)
+        check_fraction("vtrace", lam=lam)
 
     rho = np.exp(log_ratios)
     further = rewards - before
@@ -118,6 +126,15 @@ def vtrace(
 
 def _time_major(where: str, floats: dict[str, Given], **bools: Array) -> list[Any]:
     """The arrays [T, B], floats first, checked."""
+    found = [array_of(x) for x in (*floats.values(), *bools.values())]
+    shape, count = found[0].shape, len(floats)
+    if len(shape) == 2 and all(
+        [
+            x.shape == shape and x.dtype is (FLOAT if i < count else BOOL)
+            for i, x in enumerate(found)
+        ]
+    ):
+        return found
     check_floats(where, **floats)
     check_bools(where, **bools)
     arrays = {name: array_of(x) for name, x in (floats | bools).items()}
