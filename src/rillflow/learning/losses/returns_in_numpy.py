@@ -128,11 +128,15 @@ def _time_major(where: str, floats: dict[str, Given], **bools: Array) -> list[An
     """The arrays [T, B], floats first, checked."""
     found = [array_of(x) for x in (*floats.values(), *bools.values())]
     shape, count = found[0].shape, len(floats)
-    if len(shape) == 2 and all(
-        [
-            x.shape == shape and x.dtype is (FLOAT if i < count else BOOL)
-            for i, x in enumerate(found)
-        ]
+    if (
+        len(shape) == 2
+        and shape[0]
+        and all(
+            [
+                x.shape == shape and x.dtype is (FLOAT if i < count else BOOL)
+                for i, x in enumerate(found)
+            ]
+        )
     ):
         return found
     check_floats(where, **floats)
