@@ -23,7 +23,7 @@ from rillflow.policies.spec import PolicySpec
 class Actor(NumpyModule):
     """A trunk and a head that gives actions within their bounds.
 
-    Its methods are those of `learning.torch_actors.Actor`.
+    Its methods are those of `learning.torch_modules.Actor`.
     """
 
     def __init__(self, spec: PolicySpec, seed: int = 0) -> None:
