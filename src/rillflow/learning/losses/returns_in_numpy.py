@@ -132,10 +132,8 @@ def _time_major(where: str, floats: dict[str, Given], **bools: Array) -> list[An
         len(shape) == 2
         and shape[0]
         and all(
-            [
-                x.shape == shape and x.dtype is (FLOAT if i < count else BOOL)
-                for i, x in enumerate(found)
-            ]
+            x.shape == shape and x.dtype is (FLOAT if i < count else BOOL)
+            for i, x in enumerate(found)
         )
     ):
         return found
