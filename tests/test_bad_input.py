@@ -261,7 +261,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a part of a type": ({"hidden": (64, "x")}, r"tuple of whole numbers, got \(64, 'x'\)"),
     "true": ({"num_workers": True}, "num_workers must be a whole number, got True"),
     "env_config": ({"env_config": [1]}, r"env_config must be a dict, got \[1\]"),
-    "loss": ({"loss": 3}, "loss must be a function or None, got 3"),
+    "update": ({"update": 3}, "update must be a function or None, got 3"),
+    "loss": ({"loss": print}, "unknown setting 'loss': it is 'update' now"),
     "numbers": (
         {"num_workers": -1, "gamma": 2, "lr": float("nan"), "grad_clip": 0.0},
         "num_workers must be at least 0.*; gamma .*; lr must be above 0, got nan; grad_clip",
@@ -325,7 +326,7 @@ POLICIES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "wrong settings": (
         lambda: several(policies={"PPO": ppo.Config(hidden=3), "DQN": dqn.Config()}),  # type: ignore[arg-type]
-        "policy 'PPO': ppo.Config: hidden must be a tuple",
+        "ppo.Config: hidden must be a tuple",
     ),
     "numbers": (
         lambda: several(num_workers="two", rollout_fragment_length=0),

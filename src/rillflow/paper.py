@@ -12,7 +12,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rillflow.algorithms import a2c, a3c, apex, async_dqn, dqn, impala, maml, pg, ppo, simple_q
+from rillflow.algorithms import (
+    a2c,
+    a3c,
+    apex,
+    async_dqn,
+    dqn,
+    impala,
+    maml,
+    pg,
+    ppo,
+    sac,
+    simple_q,
+    td3,
+)
 from rillflow.flows.merge import Concurrently as Concurrently
 from rillflow.flows.merge import Union as Union
 from rillflow.flows.queues import Dequeue as Dequeue
@@ -57,7 +70,9 @@ impala_plan = impala.plan
 maml_plan = maml.plan
 pg_plan = pg.plan
 ppo_plan = ppo.plan
+sac_plan = sac.plan
 simple_q_plan = simple_q.plan
+td3_plan = td3.plan
 
 _NUMBER = re.compile(r"^\s*\d+(?:\s|$)")
 

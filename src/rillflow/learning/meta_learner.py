@@ -16,7 +16,8 @@ from torch import Tensor
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import losses
 from rillflow.learning.results import TrainStats
-from rillflow.learning.torch_learner import TorchLearner, detached
+from rillflow.learning.torch_learner import TorchLearner
+from rillflow.learning.torch_parts import detached
 from rillflow.learning.update import Rows, Step, steps_of
 from rillflow.policies.torch_policy import TorchPolicy
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.devices import learner_devices, portions, shares
+from rillflow.learning.devices import learner_devices, shares
 from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.learner_base import LearnerBase
 from rillflow.learning.results import Gradients, TrainStats
 from rillflow.learning.torch_modules import TorchModules, resting
+from rillflow.learning.torch_parts import detached, joined, parts_of, sum_of
 from rillflow.learning.update import Rows, Step, steps_of
 from rillflow.policies.modules import Optimiser
 from rillflow.policies.spec import PolicySpec
@@ -109,7 +110,7 @@ class TorchLearner(LearnerBase):
 
     def learn_from(self, everywhere: Any, chosen: Array | None) -> tuple[Figures, Any]:
         """All steps of one update; its figures, and how large losses and gradients were."""
-        parts = list(_parts(everywhere, chosen))
+        parts = list(parts_of(everywhere, chosen))
         share = shares([rows_of.weight(part) for part in parts]) if len(parts) > 1 else [1.0]
         figures: Figures = {}
         size: Any = 0.0
@@ -123,7 +124,7 @@ class TorchLearner(LearnerBase):
             names = self.trained_by(steps[0].trains)
             size = size + self._backward(steps, share, names)
             size = self._step(names, size)
-            figures |= _joined([detached(step.stats) for step in steps], share)
+            figures |= joined([detached(step.stats) for step in steps], share)
         return figures, size
 
     def look_at(self, rows: Rows) -> tuple[Figures, float]:
@@ -144,7 +145,7 @@ class TorchLearner(LearnerBase):
             shapes = {key: tuple(p.shape) for key, p in self.parameters[name].items()}
             zeros = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
             return Gradients(zeros, 0, {})
-        parts = list(_parts(self.spread(rows), None))
+        parts = list(parts_of(self.spread(rows), None))
         share = shares([rows_of.weight(part) for part in parts])
         steps = [
             next(steps_of(self.update, m, part, self.config))
@@ -156,7 +157,7 @@ class TorchLearner(LearnerBase):
             for key, parameter in self.parameters[name].items()
             if parameter.grad is not None
         }
-        figures = _joined([detached(step.stats) for step in steps], share)
+        figures = joined([detached(step.stats) for step in steps], share)
         told = result_of(batch.steps, [figures], [True], self.array)
         return Gradients(values, batch.steps, told.stats)
 
@@ -211,7 +212,7 @@ class TorchLearner(LearnerBase):
         count = len(trained) // len(losses)
         for index, parameter in enumerate(trained[:count]):
             for other in trained[index + count :: count]:
-                parameter.grad = _sum(parameter.grad, other.grad, self.device)
+                parameter.grad = sum_of(parameter.grad, other.grad, self.device)
         return sum(part.detach().to(self.device) for part in parts)
 
     def _step(self, names: tuple[str, ...], size: Any) -> Any:
@@ -355,48 +356,3 @@ def _steps(optimiser: torch.optim.Adam) -> int:
     """Optimiser steps so far; the optimiser counts them, and they are saved with it."""
     slots = next(iter(optimiser.state.values()), None)
     return 0 if slots is None else int(slots["step"])
-
-
-def _parts(everywhere: Sequence[Rows], chosen: Array | None) -> Iterator[Rows]:
-    """The chosen rows, a part for each device, from the rows that lie there already."""
-    order = None if chosen is None else torch.from_numpy(chosen)
-    if len(everywhere) == 1:
-        device = next(iter(everywhere[0].values())).device
-        yield everywhere[0] if order is None else rows_of.take(everywhere[0], order.to(device))
-        return
-    number = rows_of.count(everywhere[0]) if order is None else len(order)
-    portion = list(portions(number, len(everywhere)))
-    for rows, part in zip(everywhere, portion, strict=False):
-        device = next(iter(rows.values())).device
-        yield rows_of.take(rows, part if order is None else order[part].to(device))
-
-
-def _sum(
-    one: torch.Tensor | None, other: torch.Tensor | None, device: torch.device
-) -> torch.Tensor | None:
-    if other is None:
-        return one
-    return other.to(device) if one is None else one + other.to(device)
-
-
-def detached(stats: Mapping[str, Any]) -> Figures:
-    """Figures that hold no graph of computations."""
-    return {
-        name: figure.detach() if isinstance(figure, torch.Tensor) else figure
-        for name, figure in stats.items()
-    }
-
-
-def _joined(stats: Sequence[Figures], share: Sequence[float]) -> Figures:
-    """The figures of parts as those of the whole: means by rows, and rows one after another."""
-    if len(stats) == 1:
-        return stats[0]
-    joined: Figures = {}
-    for name, first in stats[0].items():
-        values = [part[name] for part in stats]
-        if np.ndim(first):
-            arrays = [v.cpu() if isinstance(v, torch.Tensor) else v for v in values]
-            joined[name] = np.concatenate([np.asarray(array) for array in arrays])
-        else:
-            joined[name] = sum(float(v) * s for v, s in zip(values, share, strict=True))
-    return joined

@@ -1,0 +1,61 @@
+"""A minibatch in parts, one for each device: its rows, its gradients, its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from rillflow.experience.batch import Array
+from rillflow.learning import rows as rows_of
+from rillflow.learning.devices import portions
+from rillflow.learning.figures import Figures
+from rillflow.learning.update import Rows
+
+
+def parts_of(everywhere: Sequence[Rows], chosen: Array | None) -> Iterator[Rows]:
+    """The chosen rows, a part for each device, from the rows that lie there already."""
+    order = None if chosen is None else torch.from_numpy(chosen)
+    if len(everywhere) == 1:
+        device = next(iter(everywhere[0].values())).device
+        yield everywhere[0] if order is None else rows_of.take(everywhere[0], order.to(device))
+        return
+    number = rows_of.count(everywhere[0]) if order is None else len(order)
+    portion = list(portions(number, len(everywhere)))
+    for rows, part in zip(everywhere, portion, strict=False):
+        device = next(iter(rows.values())).device
+        yield rows_of.take(rows, part if order is None else order[part].to(device))
+
+
+def sum_of(
+    one: torch.Tensor | None, other: torch.Tensor | None, device: torch.device
+) -> torch.Tensor | None:
+    """Of two gradients, of which some may not be there."""
+    if other is None:
+        return one
+    return other.to(device) if one is None else one + other.to(device)
+
+
+def detached(stats: Mapping[str, Any]) -> Figures:
+    """Figures that hold no graph of computations."""
+    return {
+        name: figure.detach() if isinstance(figure, torch.Tensor) else figure
+        for name, figure in stats.items()
+    }
+
+
+def joined(stats: Sequence[Figures], share: Sequence[float]) -> Figures:
+    """The figures of parts as those of the whole: means by rows, and rows one after another."""
+    if len(stats) == 1:
+        return stats[0]
+    whole: Figures = {}
+    for name, first in stats[0].items():
+        values = [part[name] for part in stats]
+        if np.ndim(first):
+            arrays = [v.cpu() if isinstance(v, torch.Tensor) else v for v in values]
+            whole[name] = np.concatenate([np.asarray(array) for array in arrays])
+        else:
+            whole[name] = sum(float(v) * s for v, s in zip(values, share, strict=True))
+    return whole
