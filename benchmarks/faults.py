@@ -270,9 +270,9 @@ for _number, _fault, _name, _words in (
 @row(10, "a loss is not a number", "the step is skipped and counted; ten in a row end the run",
      "parameters unchanged")  # fmt: skip
 def poisoned(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
-    words = (*PPO, "--update=faults_env:poisoned", "--until=steps=30000")
+    words = (*PPO, "--update=faults_env:poisoned", "--until=steps=12000")
     with Product(folder, *words) as product:
-        code = product.end()
+        code = product.end(110)
     told = [line for _, line in product.said if "not finite" in line or "skipped" in line]
     yield f"exit {code}; {told[0][:90] if told else product.text!r}", code == 0 and bool(told)
     played = rillflow("evaluate", "run", "--episodes", "2", cwd=folder)
@@ -283,7 +283,7 @@ def poisoned(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
      "valid checkpoint, exit code not 0, <= 10 s")  # fmt: skip
 def learner_raises(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
     with Product(folder, *PPO, "--update=faults_env:raising", LONG) as product:
-        code = product.end()
+        code = product.end(110)
         when = product.until_said("ZeroDivisionError")
         took = when - product.rows[-1][0]
         yield f"exit {code}, {took:.1f} s after the last row", code == 1 and took <= 10

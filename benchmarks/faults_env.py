@@ -42,7 +42,8 @@ class Faulty(gymnasium.Wrapper):  # type: ignore[type-arg]
         self.leaked: list[Any] = []
         self.rng = np.random.default_rng(os.getpid() * 1000 + id(self) % 997)
         if fault == "child":
-            child = subprocess.Popen(["sleep", "1000"], start_new_session=False)
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            child = subprocess.Popen(["sleep", "60"], **quiet)
             with open(log, "a") as file:
                 file.write(f"{child.pid} {os.getpid()}\n")
 

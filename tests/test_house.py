@@ -22,7 +22,7 @@ HOUSE = {
     "the bottleneck verdict": ("scheduler/bottleneck.py", "def bottleneck"),
     "what a failure of an actor leads to": ("scheduler/supervision.py", "WorkerLost"),
     "what an engine must do": ("engines/contract.py", "class Engine"),
-    "where a dead worker is noticed": ("engines/local.py", "Lost("),
+    "where a dead worker is noticed": ("engines/local_dead_worker.py", "def lost_event"),
     "the life of shared memory": ("engines/local_memory.py", "class ShmRef"),
     "how Ray objects are held and freed": ("engines/ray.py", "class RayRef"),
     "virtual time": ("engines/sim_time.py", "class Timeline"),

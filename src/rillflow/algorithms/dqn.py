@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import os
 import select
-import signal
 import socket
 import sys
 import threading
@@ -19,7 +18,8 @@ import time
 from collections import deque
 from typing import Any
 
-from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Port
+from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Port
+from rillflow.engines.local_dead_worker import lost_event
 from rillflow.engines.local_memory import ran_out
 from rillflow.engines.local_process import Process, kill_group, wait_for
 from rillflow.engines.local_wire import packed
@@ -32,12 +32,6 @@ _new: Any = tuple.__new__
 _OUT = select.EPOLLOUT
 _GRACE = 0.5
 """seconds an actor has to close itself before its process group is killed"""
-
-
-_HINTS: dict[int, str] = {
-    signal.SIGALRM: ", its alarm: a step of its environments took longer than env_timeout",
-    signal.SIGKILL: " (by somebody, or because the machine ran out of memory)",
-}
 
 
 class Local(Engine):
@@ -222,17 +216,9 @@ class Local(Engine):
 
     def _lost(self, process: Process, events: list[Event]) -> None:
         self._forget(process)
-        wait_for([process], 0.2)  # a socket may close a moment before its process ends
-        code = process.process.poll()
-        kill_group(process)
-        code = process.process.wait() if code is None else code
-        how = (
-            f"was killed by {signal.Signals(-code).name}{_HINTS.get(-code, '')}"
-            if code < 0
-            else f"exited with code {code}"
-        )
-        if not process.leaving:
-            events.append(Lost(process.name, process.incarnation, f"its process {how}"))
+        event = lost_event(process)
+        if event is not None:
+            events.append(event)
         process.close()
 
     def _forget(self, process: Process) -> None:
