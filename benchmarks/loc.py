@@ -24,12 +24,13 @@ import dataclasses
 import inspect
 import io
 import itertools
+import math
 import sys
 import textwrap
 import tokenize
 from typing import Any
 
-from rillflow.algorithms import get_algorithm
+from rillflow.algorithms import NAMES, get_algorithm
 
 PAPER = {
     "a3c": (11, 52),
@@ -115,7 +116,8 @@ def own_and_shared(plan: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str,
 def table(names: bool) -> list[str]:
     """The table, a line per algorithm."""
     rows = [f"{'':8}{'plan':>6}{'paper':>7}{'+ shared':>12}{'paper':>7}{'+ helpers':>13}"]
-    for algorithm, (paper, paper_shared) in PAPER.items():
+    for algorithm in (*PAPER, *(name for name in NAMES if name not in PAPER)):
+        paper, paper_shared = PAPER.get(algorithm, (math.inf, math.inf))
         groups = own_and_shared(get_algorithm(algorithm).plan)
         own, with_shared, with_helpers = itertools.accumulate(
             sum(lines(thing) for thing in group.values()) for group in groups
@@ -123,8 +125,9 @@ def table(names: bool) -> list[str]:
         limit = 0.5 if algorithm in AT_MOST_HALF else 1.0
         fine = own <= limit * paper and with_shared <= limit * paper_shared
         verdict = "" if fine else f"  above {'half of ' if limit < 1 else ''}the paper's"
+        theirs = [f"{'-' if number == math.inf else number:>7}" for number in (paper, paper_shared)]
         rows.append(
-            f"{algorithm:8}{own:6}{paper:7}{with_shared:12}{paper_shared:7}{with_helpers:13}{verdict}"
+            f"{algorithm:9}{own:5}{theirs[0]}{with_shared:12}{theirs[1]}{with_helpers:13}{verdict}"
         )
         if names:
             for group in groups:
