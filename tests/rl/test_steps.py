@@ -27,6 +27,7 @@ from rillflow.policies.modules import (
     scalar,
 )
 from rillflow.policies.spec import PolicySpec
+from rillflow.rl.workers import Workers
 from tests.rl.test_learner import equal, fragment, replayed
 
 SPEC = PolicySpec(
@@ -321,3 +322,18 @@ def test_values_of_actions_are_for_continuous_ones_and_vectors() -> None:
     )
     with pytest.raises(rf.BuildError, match="an algorithm for images"):
         q_of_action(images)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_gradients_that_travel_are_of_one_loss(framework: str) -> None:
+    """A second step would be lost in silence."""
+
+    def twice(m: Any, rows: Any, cfg: Any) -> Any:
+        for _ in range(2):
+            yield Step(m.policy.values(rows.obs).square().mean(), trains="policy")
+
+    config = ppo.Config(hidden=(4,), update=twice, framework=framework)
+    workers = Workers(config)
+    learner = make_learner(workers.spec, config, 0)
+    with pytest.raises(rf.RunError, match=r"those of one loss, but .*twice yields several steps"):
+        learner.compute_gradients(fragment())

@@ -19,7 +19,7 @@ from rillflow.learning.numpy_adam import Adam, clip_norm
 from rillflow.learning.numpy_modules import NumpyModules
 from rillflow.learning.results import Gradients, TrainStats
 from rillflow.learning.tape import Var
-from rillflow.learning.update import Rows, Step, steps_of
+from rillflow.learning.update import Rows, Step, lone_step, steps_of
 from rillflow.policies.modules import Optimiser
 from rillflow.policies.spec import PolicySpec
 
@@ -97,11 +97,10 @@ class NumpyLearner(LearnerBase):
             figures: Figures = {}
             self.m.record()
             try:
-                for step in steps_of(self.update, self.m, rows, self.config):
-                    self._backward(step, (name,))
-                    for figure, value in step.stats.items():
-                        figures[figure] = value.value if isinstance(value, Var) else value
-                    break  # the gradient of the first loss; an update of one network has one
+                step = lone_step(self.update, self.m, rows, self.config)
+                self._backward(step, (name,))
+                for figure, value in step.stats.items():
+                    figures[figure] = value.value if isinstance(value, Var) else value
             finally:
                 self.m.stop()
         told = result_of(batch.steps, [figures], [True], self.array)

@@ -19,7 +19,7 @@ from rillflow.learning.learner_base import LearnerBase
 from rillflow.learning.results import Gradients, TrainStats
 from rillflow.learning.torch_modules import TorchModules, resting
 from rillflow.learning.torch_parts import detached, joined, parts_of, sum_of
-from rillflow.learning.update import Rows, Step, steps_of
+from rillflow.learning.update import Rows, Step, lone_step, steps_of
 from rillflow.policies.modules import Optimiser
 from rillflow.policies.spec import PolicySpec
 
@@ -148,7 +148,7 @@ class TorchLearner(LearnerBase):
         parts = list(parts_of(self.spread(rows), None))
         share = shares([rows_of.weight(part) for part in parts])
         steps = [
-            next(steps_of(self.update, m, part, self.config))
+            lone_step(self.update, m, part, self.config)
             for m, part in zip(self.copies, parts, strict=False)
         ]
         self._backward(steps, share, (name,))

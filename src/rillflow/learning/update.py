@@ -68,6 +68,19 @@ def steps_of(update: Callable[..., Any], *arguments: Any) -> Iterator[Step]:
         yield step
 
 
+def lone_step(update: Callable[..., Any], *arguments: Any) -> Step:
+    """The only step of an update, whose gradient travels; several are refused."""
+    steps = steps_of(update, *arguments)
+    first = next(steps)
+    if next(steps, None) is not None:
+        name = getattr(update, "__qualname__", repr(update))
+        raise RunError(
+            f"gradients that travel are those of one loss, but {name} yields several steps: add "
+            "their losses up in one Step, or train with TrainOneStep or a LearnerThread."
+        )
+    return first
+
+
 def wrong_update(update: Callable[..., Any], found: object) -> RunError:
     """The error for an update that gives something else than steps."""
     name = getattr(update, "__qualname__", repr(update))
