@@ -125,6 +125,8 @@ def test_a_state_is_taken_without_who_hangs_and_the_run_goes_on_with_all() -> No
         os.kill(run.workers()["worker-1"]["pid"], signal.SIGSTOP)
         for _ in range(30):
             next(run)
+        had = run.call("worker-0", "get_state")
+        assert had > 5
         began = time.monotonic()
         state = run.get_state(timeout=1.0, partial=True)
         assert time.monotonic() - began < PATIENCE
@@ -136,10 +138,9 @@ def test_a_state_is_taken_without_who_hangs_and_the_run_goes_on_with_all() -> No
         assert run.ledger().balanced
     with ticking(on_lost="restart").run("local") as again:
         again.set_state(state)
-        for _ in range(30):
-            next(again)
+        next(again)
         assert again.workers()["worker-1"]["incarnation"] > 0
-        assert again.call("worker-0", "get_state") > 10
+        assert again.call("worker-0", "get_state") >= had  # after one item: it went on from there
 
 
 def _answers(run: Any, name: str) -> bool:
