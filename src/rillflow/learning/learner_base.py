@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -275,8 +275,3 @@ def _same_names(part: str, saved: Iterable[str], own: Iterable[str]) -> None:
             f"the saved {part} are {sorted(saved)}, but this algorithm's are {sorted(own)}: "
             "the state is that of another algorithm."
         )
-
-
-def total(sizes: Sequence[Any]) -> Any:
-    """The sum of the sizes of an update's steps."""
-    return sum(sizes[1:], sizes[0]) if sizes else 0.0

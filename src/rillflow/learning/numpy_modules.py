@@ -77,10 +77,6 @@ def hindrance(modules: Modules) -> str | None:
     """Why these networks cannot learn in NumPy; None: they can."""
     for name, network in modules.networks.items():
         if isinstance(network, PolicySpec) and network.model != "mlp":
-            which = network.model if isinstance(network.model, str) else "one of your own"
-            return (
-                f"the network {name!r} is {which!r}"
-                if which != "one of your own"
-                else (f"the network {name!r} is {which}")
-            )
+            known = isinstance(network.model, str)
+            return f"the network {name!r} is {repr(network.model) if known else 'one of your own'}"
     return None

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from rillflow.experience.batch import Array
 
 DEFAULT_POLICY = "default"
 """the policy of workers that have only one"""
-
-
-class Loss(NamedTuple):
-    """What a loss function returns: the scalar tensor to minimise, and figures to report."""
-
-    total: Any
-    stats: dict[str, Any]
 
 
 class _Ships:

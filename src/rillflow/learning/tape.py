@@ -19,8 +19,7 @@ nobody fills an array with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -363,10 +362,3 @@ def custom(value: Any, *parents: tuple[Any, Callable[[Any], Any]]) -> Var:
 
     out.tape.backs.append(back)
     return out
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Inside, numbers that overflow are not warned of: the learner looks at what came out."""
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        yield

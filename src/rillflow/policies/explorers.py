@@ -87,9 +87,9 @@ class Exploring:
         self.noise = state["noise"]
 
 
-@dataclass(frozen=True)
-class Sampled(Explorer):
-    """Actions drawn from the policy's own distribution."""
+@dataclass(frozen=True, kw_only=True)
+class RandomFirst(Explorer):
+    """What begins with steps that are uniformly random."""
 
     random_first: int = 0
     """steps of all workers together that are uniformly random at first"""
@@ -97,6 +97,11 @@ class Sampled(Explorer):
     def start(self, exploring: Exploring, steps: int) -> None:
         """Look whether the first steps are over."""
         exploring.at_random = steps * exploring.place.workers < self.random_first
+
+
+@dataclass(frozen=True)
+class Sampled(RandomFirst):
+    """Actions drawn from the policy's own distribution."""
 
     def act(
         self, exploring: Exploring, policy: Any, obs: Array, starts: Array
@@ -124,17 +129,11 @@ class EpsilonGreedy(Explorer):
 
 
 @dataclass(frozen=True)
-class Gaussian(Explorer):
+class Gaussian(RandomFirst):
     """The policy's best action and independent noise, within the bounds (Fujimoto et al. 2018)."""
 
     scale: float = 0.1
     """standard deviation, where the bounds are -1 and 1"""
-    random_first: int = 0
-    """steps of all workers together that are uniformly random at first"""
-
-    def start(self, exploring: Exploring, steps: int) -> None:
-        """Look whether the first steps are over."""
-        exploring.at_random = steps * exploring.place.workers < self.random_first
 
     def act(
         self, exploring: Exploring, policy: Any, obs: Array, starts: Array
@@ -146,7 +145,7 @@ class Gaussian(Explorer):
 
 
 @dataclass(frozen=True)
-class OrnsteinUhlenbeck(Explorer):
+class OrnsteinUhlenbeck(RandomFirst):
     """The policy's best action and noise that drifts, within the bounds (Lillicrap et al. 2015).
 
     The noise of an environment begins anew with each episode.
@@ -158,12 +157,6 @@ class OrnsteinUhlenbeck(Explorer):
     """how much it is pushed in a step, where the bounds are -1 and 1"""
     theta: float = 0.15
     """how much of it is taken back in a step"""
-    random_first: int = 0
-    """steps of all workers together that are uniformly random at first"""
-
-    def start(self, exploring: Exploring, steps: int) -> None:
-        """Look whether the first steps are over."""
-        exploring.at_random = steps * exploring.place.workers < self.random_first
 
     def act(
         self, exploring: Exploring, policy: Any, obs: Array, starts: Array

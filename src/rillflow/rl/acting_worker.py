@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from rillflow.experience.batch import Array, SampleBatch
@@ -51,10 +51,6 @@ class ActingWorker:
         """The number of the next task, for `ParallelTasks`."""
         self.turns += 1
         return self.turns - 1
-
-    def run_task(self, task: Callable[..., T], *arguments: Any) -> T:
-        """Run a function that was sent here, next to the policy and the environments."""
-        return task(self, *arguments)
 
     def _learner(self) -> Any:
         if self.learner is None:
