@@ -80,9 +80,10 @@ def _from_name(env_id: str, num_envs: int, seed: int, config: dict[str, Any]) ->
     if name.id.startswith("ALE/"):
         from rillflow.envs.atari_preprocessing import make_atari
 
-        return Envs(
-            make_atari(name.id, num_envs, config), name=env_id, seed=seed, clip_rewards=True
-        )
+        def games() -> Any:
+            return make_atari(name.id, num_envs, config)
+
+        return Envs(games(), name=env_id, seed=seed, clip_rewards=True, again=games)
     path = BUILT_IN.get(name.id, name.id)
     if ":" in path:
         factory = attribute(path)
@@ -94,14 +95,16 @@ def _from_name(env_id: str, num_envs: int, seed: int, config: dict[str, Any]) ->
     except gymnasium.error.Error:
         raise unknown(env_id) from None
     if spec.vector_entry_point is not None and not spec.additional_wrappers:
-        vector = made(
-            lambda **kw: gymnasium.make_vec(
+
+        def native(**kw: Any) -> VectorEnv[Any, Any, Any]:
+            return gymnasium.make_vec(
                 path, num_envs=num_envs, vectorization_mode="vector_entry_point", **kw
-            ),
-            env_id,
-            config,
-        )
-        return _finish(vector, env_id, num_envs, seed)
+            )
+
+        def again() -> Any:
+            return made(native, env_id, config)
+
+        return _finish(again(), env_id, num_envs, seed, again)
 
     def single(**kw: Any) -> Env[Any, Any]:
         # our Guard checks more, names the copy, and raises where Gymnasium's checker warns
@@ -134,7 +137,7 @@ def _from_factory(
         config = {**config, "num_envs": num_envs}
     first = made(factory, name, config)
     if isinstance(first, VectorEnv):
-        return _finish(first, name, num_envs, seed)
+        return _finish(first, name, num_envs, seed, lambda: made(factory, name, config))
     singles = [_single(first, name)]
     for index in range(1, num_envs):
         singles.append(_single(made(factory, name, config), name))
@@ -198,10 +201,12 @@ def _single(env: Any, name: str) -> Env[Any, Any]:
     return env
 
 
-def _finish(vector: Any, name: str, num_envs: int, seed: int) -> Envs:
+def _finish(
+    vector: Any, name: str, num_envs: int, seed: int, again: Callable[[], Any] | None = None
+) -> Envs:
     if vector.num_envs != num_envs:
         raise BuildError(
             f"environment {name!r}: it was made with {vector.num_envs} copies, but "
             f"num_envs={num_envs}; make both the same, or give its factory a `num_envs` parameter"
         )
-    return Envs(vector, name=name, seed=seed)
+    return Envs(vector, name=name, seed=seed, again=again)

@@ -10,14 +10,23 @@ so row `a * num_envs + i` is the policy's `a`-th agent in copy `i`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rillflow.envs.checks import EnvError, actions_mismatch, mismatch, not_finite, where
+from rillflow.envs.checks import (
+    EnvError,
+    EnvFailed,
+    actions_mismatch,
+    mismatch,
+    not_finite,
+    raised,
+    where,
+)
 from rillflow.envs.episode_returns import Episodes
+from rillflow.envs.mending import Mending, close
 from rillflow.envs.spaces import Array
 from rillflow.envs.vector import Step
 
@@ -66,7 +75,10 @@ class PolicyGroup:
 
 
 class MultiAgentEnvs:
-    """A multi-agent vector environment as one batch per policy; see `make_multi_agent_envs`."""
+    """A multi-agent vector environment as one batch per policy; see `make_multi_agent_envs`.
+
+    With `again`, which makes another one, a vector that raises as a whole is replaced.
+    """
 
     def __init__(
         self,
@@ -75,6 +87,7 @@ class MultiAgentEnvs:
         *,
         name: str,
         seed: int = 0,
+        again: Callable[[], MultiAgentVector] | None = None,
     ) -> None:
         from gymnasium.vector.utils import batch_space
 
@@ -91,6 +104,14 @@ class MultiAgentEnvs:
         self._episodes = {policy: Episodes(self.rows(policy)) for policy in self.groups}
         self.exact = hasattr(type(vector), "get_state") and getattr(vector, "exact", True)
         """whether `set_state` continues exactly where `get_state` was called"""
+        self._open = {policy: np.zeros(self.rows(policy), bool) for policy in self.groups}
+        """for each policy the rows whose last step was a transition and no end: what can be cut"""
+        self._again = again
+        self.mending: Mending | None = getattr(vector, "mending", None)
+        """what begins anew after it has raised; None: nothing can"""
+        if self.mending is None and again is not None:
+            self.mending = Mending(self._begin_all, "its whole vector", made_anew=True)
+            self.mending.seed = self._seed
 
     def rows(self, policy: str) -> int:
         """How many rows a policy's batch has: its agents times the copies."""
@@ -101,9 +122,13 @@ class MultiAgentEnvs:
         return self._reset(self._seed if self.obs is None else None)
 
     def _reset(self, seed: int | None) -> dict[str, Array]:
-        first = self.vector.reset(seed=seed)
-        for episodes in self._episodes.values():
+        return self._begun(self.vector.reset(seed=seed))
+
+    def _begun(self, first: Mapping[str, Array]) -> dict[str, Array]:
+        """New episodes everywhere, from each agent's first observations."""
+        for policy, episodes in self._episodes.items():
             episodes.begin()
+            self._open[policy] = np.zeros(self.rows(policy), bool)
         self.obs = {
             policy: np.concatenate([self._checked(agent, first[agent]) for agent in group.agents])
             for policy, group in self.groups.items()
@@ -116,18 +141,34 @@ class MultiAgentEnvs:
             raise EnvError(f"{where(self.name)}: call reset() before step()")
         taken = self._split(actions)
         self._steps += 1
-        results = self.vector.step(taken)
+        try:
+            results = self.vector.step(taken)
+        except EnvError:
+            raise
+        except Exception as error:
+            return self._all_anew(error)
         steps = {}
         for policy, group in self.groups.items():
             parts = [self._checked_step(agent, results[agent]) for agent in group.agents]
-            steps[policy] = join_steps(parts)
-            self._count(policy, steps[policy])
+            steps[policy] = self._count(policy, join_steps(parts))
         self.obs = {policy: step.obs for policy, step in steps.items()}
         return steps
 
     def pop_episodes(self) -> dict[str, list[tuple[float, int]]]:
         """For each policy, return and length of its agents' episodes that ended since."""
         return {policy: episodes.pop() for policy, episodes in self._episodes.items()}
+
+    def mend(self) -> None:
+        """From now on what raises, now and then, begins anew in its place.
+
+        Of copies that are made one by one it is that copy alone, of a vector of one piece all.
+        """
+        if self.mending is not None:
+            self.mending.allowed = True
+
+    def pop_failures(self) -> tuple[int, list[str]]:
+        """How many failed and began anew since the last call, and what is told of them."""
+        return self.mending.pop() if self.mending is not None else (0, [])
 
     def get_state(self) -> dict[str, Any]:
         """Everything needed to go on later; the environment itself only if `exact`."""
@@ -198,11 +239,48 @@ class MultiAgentEnvs:
             raise not_finite(self.name, self._steps, rewards, rewards, f"reward[{agent!r}]")
         return step
 
-    def _count(self, policy: str, step: Step) -> None:
+    def _count(self, policy: str, step: Step) -> Step:
+        """The step, counted; only an episode that had begun can be cut in it."""
         done = step.terminated | step.truncated
+        if step.cut is not None:
+            cut = step.cut & self._open[policy]
+            step = step._replace(cut=cut)
+            self._episodes[policy].forget(cut)
+        self._open[policy] = ~done if step.valid is None else step.valid & ~done
         self._episodes[policy].count(step.rewards, step.valid)
         if done.any():
             self._episodes[policy].end(done)
+        return step
+
+    def _all_anew(self, error: Exception) -> dict[str, Step]:
+        """What stands for a step in which the whole vector raised: new episodes everywhere."""
+        failure = raised(error, "step", self.name, step=self._steps)
+        if self.mending is None or self._again is None:
+            raise failure from error
+        try:
+            first = self.mending.reset(0, failure, self._steps)
+        except EnvFailed as last:
+            raise last from error
+        cut = self._open
+        self._open = {}
+        steps = {}
+        for policy, obs in self._begun(first).items():
+            zeros, nowhere = np.zeros(len(obs), np.float32), np.zeros(len(obs), bool)
+            ends = nowhere, nowhere.copy()
+            steps[policy] = Step(obs, zeros, *ends, nowhere.copy(), None, cut[policy])
+        return steps
+
+    def _begin_all(self, index: int, seed: int | None) -> Mapping[str, Array]:
+        """The first observations of another vector in the place of this one."""
+        assert self._again is not None
+        close(self.vector)  # before the next one is made: it may hold memory, processes, a port
+        self.vector = self._again()
+        try:
+            return self.vector.reset(seed=seed)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise raised(error, "reset", self.name) from error
 
 
 def join_steps(parts: Sequence[Step]) -> Step:
@@ -215,7 +293,11 @@ def join_steps(parts: Sequence[Step]) -> Step:
         valid = np.concatenate(whole)
     if any(part.next_obs is not None for part in parts):
         next_obs = np.concatenate([p.obs if p.next_obs is None else p.next_obs for p in parts])
+    cut = None
+    if any(part.cut is not None for part in parts):
+        cuts = [np.zeros(len(p.rewards), bool) if p.cut is None else p.cut for p in parts]
+        cut = np.concatenate(cuts)
     obs, rewards, terminated, truncated = (
         np.concatenate([part[i] for part in parts]) for i in range(4)
     )
-    return Step(obs, rewards, terminated, truncated, valid, next_obs)
+    return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)

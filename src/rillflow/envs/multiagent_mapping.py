@@ -38,14 +38,20 @@ def make_multi_agent_envs(
     config, name = dict(env_config or {}), env if isinstance(env, str) else name_of(env)
     check_count("num_envs", num_envs)
     made_already = not isinstance(env, str | type) and all(hasattr(env, n) for n in _NEEDED)
-    vector: Any = env if made_already else _vector(env, name, num_envs, config)
+
+    def again() -> Any:
+        return _vector(env, name, num_envs, config)
+
+    vector: Any = env if made_already else again()
     if vector.num_envs != num_envs:
         raise BuildError(
             f"environment {name!r}: it was made with {vector.num_envs} copies, but "
             f"num_envs={num_envs}"
         )
     groups = group_agents(vector, policy_mapping, policies, name)
-    return MultiAgentEnvs(vector, groups, name=name, seed=seed)
+    return MultiAgentEnvs(
+        vector, groups, name=name, seed=seed, again=None if made_already else again
+    )
 
 
 def agents_of(env: Any, env_config: Mapping[str, Any] | None = None) -> tuple[str, ...] | None:
@@ -104,7 +110,10 @@ def _vector(env: Any, name: str, num_envs: int, config: dict[str, Any]) -> Any:
         return vector
     from rillflow.envs.multiagent_pettingzoo import ParallelEnvs
 
-    return ParallelEnvs([made(factory, name, config) for _ in range(num_envs)], name)
+    def copy() -> Any:
+        return made(factory, name, config)
+
+    return ParallelEnvs([copy() for _ in range(num_envs)], name, copy)
 
 
 def group_agents(

@@ -1,19 +1,21 @@
 """PettingZoo's parallel API as a `MultiAgentVector`.
 
 A copy begins again within the step in which its last agent ends (the SAME_STEP mode). An agent that
-ends earlier, or joins later, has rows that are not `valid` until it acts again. PettingZoo itself
-is not imported: the API is a few methods, and any environment with them will do.
+ends earlier, or joins later, has rows that are not `valid` until it acts again. So have all agents
+of a copy in a step in which it raises: it begins anew alone. PettingZoo itself is not imported: the
+API is a few methods, and any environment with them will do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rillflow.envs.checks import (
     EnvError,
+    EnvFailed,
     flag_mismatch,
     found,
     mismatch,
@@ -21,6 +23,7 @@ from rillflow.envs.checks import (
     raised,
     where,
 )
+from rillflow.envs.mending import Mending
 from rillflow.envs.spaces import Array, actions_of, observations_of
 from rillflow.envs.vector import Step
 from rillflow.errors import BuildError
@@ -32,9 +35,17 @@ _PARTS = ("observations", "rewards", "terminations", "truncations", "infos")
 
 
 class ParallelEnvs:
-    """Copies of a PettingZoo parallel environment."""
+    """Copies of a PettingZoo parallel environment.
 
-    def __init__(self, envs: Sequence[Any], name: str) -> None:
+    Args:
+        envs: the copies.
+        name: what messages call them.
+        make: another copy, for one that raises and cannot be reset; None: there is no other.
+    """
+
+    def __init__(
+        self, envs: Sequence[Any], name: str, make: Callable[[], Any] | None = None
+    ) -> None:
         first = envs[0]
         if not hasattr(first, "possible_agents") or hasattr(first, "agent_selection"):
             aec = "; this is its turn-based API: use parallel_env()"
@@ -50,6 +61,10 @@ class ParallelEnvs:
         self._seen = {a: observations_of(s, f"{name}[{a!r}]") for a, s in self._raw.items()}
         self._acts = {a: actions_of(first.action_space(a), f"{name}[{a!r}]") for a in self.agents}
         self._alive = {a: np.zeros(self.num_envs, bool) for a in self.agents}
+        self._make = make
+        self.mending = Mending(self._begin_copy)
+        self._made = 0
+        """steps that all copies have made"""
 
     def observation_space(self, agent: str) -> Box:
         """Of one copy, after encoding."""
@@ -61,6 +76,7 @@ class ParallelEnvs:
 
     def reset(self, *, seed: int | None = None) -> dict[str, Array]:
         """Begin an episode in every copy."""
+        self.mending.seed = seed or self.mending.seed
         found_obs = {
             i: self._reset_copy(i, None if seed is None else seed + i) for i in range(self.num_envs)
         }
@@ -77,16 +93,24 @@ class ParallelEnvs:
         )
         after: dict[int, dict[str, Any]] = {}
         begun: dict[int, dict[str, Any]] = {}
+        failed: list[int] = []
         for i in range(self.num_envs):
             acting = {agent: taken[agent][i] for agent in self.agents if valid[agent][i]}
-            after[i], *results = self._step_copy(i, acting)
+            try:
+                after[i], *results = self._step_copy(i, acting)
+            except EnvFailed as error:
+                after[i] = self._begin_anew(i, error)
+                failed.append(i)
+                continue
             for agent in acting:
                 for column, result in zip(columns, results, strict=True):
                     column[agent][i] = result[agent]
             self._keep_living(i, acting, after[i], results[1], results[2])
             if not any(alive[i] for alive in self._alive.values()):
-                begun[i] = self._reset_copy(i, None)
+                begun[i] = self._next_episode(i)
+        self._made += self.num_envs
         rewards, terminated, truncated = columns
+        cut = _cut_short(valid, failed) if failed else {}
         steps = {}
         for agent in self.agents:
             obs = next_obs = self._encode(agent, after)
@@ -94,9 +118,8 @@ class ParallelEnvs:
                 rows = list(begun)
                 obs = next_obs.copy()
                 obs[rows] = self._encode(agent, begun)[rows]
-            steps[agent] = Step(
-                obs, rewards[agent], terminated[agent], truncated[agent], valid[agent], next_obs
-            )
+            ends = terminated[agent], truncated[agent]
+            steps[agent] = Step(obs, rewards[agent], *ends, valid[agent], next_obs, cut.get(agent))
         return steps
 
     def _keep_living(
@@ -120,6 +143,26 @@ class ParallelEnvs:
         """Close every copy."""
         for env in self._envs:
             env.close()
+
+    def _next_episode(self, i: int) -> dict[str, Any]:
+        try:
+            return self._reset_copy(i, None)
+        except EnvFailed as error:
+            return self._begin_anew(i, error)
+
+    def _begin_anew(self, i: int, error: EnvFailed) -> dict[str, Any]:
+        """The first observations of the next episode of a copy that raised."""
+        try:
+            first: dict[str, Any] = self.mending.reset(i, error, self._made)
+        except EnvFailed as last:
+            raise last from error.__cause__
+        return first
+
+    def _begin_copy(self, i: int, seed: int | None) -> dict[str, Any]:
+        """The first observations of a new episode of one copy; with a seed, of a new copy."""
+        if seed is not None and self._make is not None:
+            self.mending.put(self._envs, i, self._make())
+        return self._reset_copy(i, seed)
 
     def _reset_copy(self, i: int, seed: int | None) -> dict[str, Any]:
         try:
@@ -176,3 +219,16 @@ class ParallelEnvs:
             empty: Any = create_empty_array(space, n=len(rows))
             out[rows] = seen.encode(concatenate(space, values, empty))
         return out
+
+
+def _cut_short(valid: Mapping[str, Array], failed: list[int]) -> dict[str, Array]:
+    """Whose episodes were cut: of the agents that acted in the copies that raised.
+
+    The rows in which they did are no transitions, from now on.
+    """
+    cut = {}
+    for agent, acted in valid.items():
+        cut[agent] = np.zeros_like(acted)
+        cut[agent][failed] = acted[failed]
+        acted[failed] = False
+    return cut

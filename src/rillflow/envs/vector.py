@@ -25,6 +25,7 @@ import numpy.typing as npt
 from rillflow.envs.autoreset import autoreset_mode, final_observations, missing_final
 from rillflow.envs.checks import (
     EnvError,
+    EnvFailed,
     actions_mismatch,
     flags_mismatch,
     found,
@@ -35,10 +36,13 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
+from rillflow.envs.mending import Mending, close
 from rillflow.envs.spaces import Array, actions_of, is_box, observations_of
 from rillflow.envs.state import state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gymnasium.spaces import Box, Space
 
 
@@ -70,14 +74,30 @@ class Step(NamedTuple):
         if self.valid is None:
             return self.terminated | self.truncated
         starts: Bools = ~self.valid  # after the end comes the final observation, then a reset
+        if self.next_obs is not None:  # unless the next episode began within the step of the end
+            starts |= self.terminated | self.truncated
         return starts
 
 
 class Envs:
-    """A vector environment with plain arrays, checked results and episode statistics."""
+    """A vector environment with plain arrays, checked results and episode statistics.
+
+    Args:
+        vector: the environment.
+        name: what messages call it.
+        seed: of its first reset.
+        clip_rewards: to [-1, 1]; episodes count the environment's own.
+        again: makes another one, if that is possible: one of one piece that raises is replaced.
+    """
 
     def __init__(
-        self, vector: Any, *, name: str, seed: int = 0, clip_rewards: bool = False
+        self,
+        vector: Any,
+        *,
+        name: str,
+        seed: int = 0,
+        clip_rewards: bool = False,
+        again: Callable[[], Any] | None = None,
     ) -> None:
         self.name = name
         self.num_envs = int(vector.num_envs)
@@ -92,6 +112,12 @@ class Envs:
         self._actions = actions_of(vector.single_action_space, name)
         self._state = state_of(vector)
         self._mends = hasattr(vector, "mending")
+        self._again = again
+        self.mending: Mending | None = vector.mending if self._mends else None
+        """what begins anew after it has raised; None: nothing can"""
+        if self.mending is None and again is not None:
+            self.mending = Mending(self._begin_all, "its whole vector", made_anew=True)
+            self.mending.seed = self._seed
         self._steps = 0
         self._seeded = self._closed = self._reuses = False
         self._seen: Array = np.empty(0)
@@ -157,7 +183,7 @@ class Envs:
         except EnvError:
             raise
         except Exception as error:
-            raise raised(error, "step", self.name, step=self._steps) from error
+            return self._all_anew(error)
         if type(result) is not tuple or len(result) != 5 or type(result[4]) is not dict:
             self._refuse(result_mismatch(result, _STEP, "step"))
         raw, raw_rewards, terminated, truncated, info = result
@@ -185,6 +211,7 @@ class Envs:
                 next_obs = self._with_final(obs, done, info)
             elif ended:
                 obs = self._begin(obs, done)
+            self._was_done = done
         self._episodes.count(rewards, valid)
         if ended:
             self._episodes.end(done)
@@ -208,17 +235,48 @@ class Envs:
         return self._episodes.pop()
 
     def mend(self) -> None:
-        """From now on a copy that raises, now and then, is reset alone.
+        """From now on what raises, now and then, begins anew in its place.
 
-        A vector environment of one piece cannot be mended: what it raises is raised.
+        Of copies that are made one by one it is that copy alone, of a vector of one piece all.
         """
-        if self._mends:
-            self.vector.mending.allowed = True
+        if self.mending is not None:
+            self.mending.allowed = True
 
     def pop_failures(self) -> tuple[int, list[str]]:
-        """How many copies failed and began anew since the last call, and what is told of them."""
-        found: tuple[int, list[str]] = self.vector.mending.pop() if self._mends else (0, [])
-        return found
+        """How many failed and began anew since the last call, and what is told of them."""
+        return self.mending.pop() if self.mending is not None else (0, [])
+
+    def _all_anew(self, error: Exception) -> Step:
+        """What stands for a step in which a vector of one piece raised: new episodes everywhere."""
+        failure = raised(error, "step", self.name, step=self._steps)
+        if self.mending is None or self._mends:
+            raise failure from error
+        try:
+            raw = self.mending.reset(0, failure, self._steps)
+        except EnvFailed as last:
+            raise last from error
+        cut, nowhere = ~self._was_done, np.zeros(self.num_envs, bool)
+        self._was_done, self._ended = nowhere, False
+        self._episodes.begin()
+        obs = self.obs = self._encode(raw).copy()
+        following = None if self._mode == "NextStep" else obs
+        rewards = np.zeros(self.num_envs, np.float32)
+        return Step(obs, rewards, nowhere, nowhere.copy(), nowhere.copy(), following, cut)
+
+    def _begin_all(self, index: int, seed: int | None) -> Any:
+        """The first observations of another vector in the place of this one."""
+        assert self._again is not None
+        close(self.vector)  # before the next one is made: it may hold memory, processes, a port
+        self.vector = vector = self._again()
+        if vector.num_envs != self.num_envs:
+            raise EnvError(
+                f"{where(self.name)}: it was made anew with {vector.num_envs} copies instead of "
+                f"{self.num_envs}; its factory must make the same environment at each call"
+            )
+        self._state = state_of(vector)
+        if self.mending is not None and self.mending.prepare is not None:
+            self.mending.prepare(vector)
+        return self._call_reset(seed=seed)
 
     def get_state(self) -> dict[str, Any]:
         """Everything needed to go on later; the environment itself only if `exact`."""

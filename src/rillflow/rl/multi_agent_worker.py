@@ -42,6 +42,8 @@ class MultiAgentWorker:
             seed=info.seed,
             env_config=config.env_config,
         )
+        if next(iter(settings.values())).on_failure != "raise":
+            self.envs.mend()
         self.policies = {
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
         }
@@ -89,7 +91,13 @@ class MultiAgentWorker:
     def pop_metrics(self) -> dict[str, Any] | None:
         """Steps of the environments and, for each policy, episodes that ended since."""
         steps, self.steps = self.steps, 0
-        return {"steps": steps, "policies": self.envs.pop_episodes()} if steps else None
+        if not steps:
+            return None
+        told = {"steps": steps, "policies": self.envs.pop_episodes()}
+        failures, notes = self.envs.pop_failures()
+        if failures:
+            told |= {"counters": {"env_failures": failures}, "notes": notes}
+        return told
 
     def get_state(self) -> dict[str, Any]:
         """Environments and policies; see `MultiAgentEnvs.exact`."""
