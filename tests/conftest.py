@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ import pytest
 from hypothesis import settings
 
 from tests import alone
+
+# Tests run two at a time, and are no faster with threads that wait for each other's cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell that runs the suite in the background, or `nohup`, lets it ignore signals that some tests
 # send to themselves and to their children.

@@ -267,7 +267,14 @@ def test_a_limit_of_seconds_holds_while_a_worker_hangs(tmp_path: Path, fault: Pa
 
 @pytest.mark.proc
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_once_is_enough_while_a_worker_hangs(tmp_path: Path, fault: Path, number: int) -> None:
     config = {"after": 100, "file": str(fault), "hangs": True}
     job = work(env=faulty, env_config=config)
