@@ -365,6 +365,23 @@ def test_one_who_stops_at_once_still_has_the_policy(tmp_path: Path) -> None:
     assert newest_checkpoint(directory.checkpoints) is None
 
 
+def test_one_who_stops_while_the_end_is_told_has_a_run_that_stopped(tmp_path: Path) -> None:
+    """Whoever writes down how a run ended hears of it again: it may have been interrupted."""
+
+    class Slow(Listener):
+        def on_end(self, state: str, error: BaseException | None = None) -> None:
+            told.append(state)
+            if len(told) == 1:
+                raise KeyboardInterrupt
+
+    told: list[str] = []
+    job = work("sim", {"steps": 200})
+    directory = directory_of(job, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run(job, directory, listeners=[Slow()])
+    assert told == ["finished", "stopped"]
+
+
 def test_who_ignores_hangups_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """As under `nohup`."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

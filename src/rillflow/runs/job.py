@@ -142,13 +142,13 @@ def run_job(
                 interrupts.saving = True
             if keeper is not None:
                 keeper.finish(hurry=ending.hurry)
+        told.on_end(ending.state)
     except KeyboardInterrupt:
         told.on_end("stopped")
         raise
     except BaseException as error:
         told.on_end("failed", error)
         raise
-    told.on_end(ending.state)
     return Outcome(trained, ending.state)
 
 

@@ -156,6 +156,16 @@ def test_a_failure_in_the_first_step_of_an_episode_leaves_the_end_before_it_as_i
     assert not batch["truncated"].any()
 
 
+def test_an_episode_begins_where_another_ended_or_was_cut() -> None:
+    """Explorers with a memory are told; here episodes of the second agent are longer."""
+    sampler, _ = pairs((36,))
+    starts = []
+    for _ in range(45):
+        steps = sampler.envs.step({"one": np.zeros(6, int)})
+        starts.append(steps["one"].starts[3:])  # of the agents that live to the end
+    assert np.argwhere(starts).tolist() == [[35, 0], [39, 1], [39, 2]]
+
+
 def test_with_several_agents_it_is_a_mistake_in_the_first_steps_too() -> None:
     sampler, _ = pairs((2,))
     with pytest.raises(ValueError, match=r"\(index 0\) at step 2 raised ValueError in step"):
