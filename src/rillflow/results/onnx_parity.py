@@ -134,7 +134,8 @@ def _at_home(obs: NDArray[Any], weights: Weights) -> NDArray[Any]:
     if MEAN not in weights:
         return obs
     spread = np.sqrt(weights[VARIANCE]) + 1e-3
-    return (weights[MEAN] + spread * obs).astype(np.float32)
+    met: NDArray[Any] = (weights[MEAN] + spread * obs).astype(np.float32)
+    return met
 
 
 def _recurrent_outputs(policy: Any, obs: Any, state: Any, start: Any) -> NDArray[Any]:
