@@ -40,6 +40,7 @@ HOUSE = {
     "frame stacking": ("envs/atari_preprocessing.py", "stack_num"),
     "saving an Atari game": ("envs/atari_state.py", "class SavedAtari"),
     "single environments as a vector": ("envs/sync_vector.py", "class SyncVector"),
+    "what becomes of an environment that raises": ("envs/mending.py", "class Mending"),
     "PettingZoo": ("envs/multiagent_pettingzoo.py", "PettingZoo"),
     "which policy acts for which agent": ("envs/multiagent_mapping.py", "def group_agents"),
     "small environments with known answers": ("envs/toy.py", "class Bandit"),

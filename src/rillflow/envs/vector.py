@@ -256,7 +256,7 @@ class Envs:
         except EnvFailed as last:
             raise last from error
         cut, nowhere = ~self._was_done, np.zeros(self.num_envs, bool)
-        self._was_done, self._ended = nowhere, False
+        self._was_done, self._ended = nowhere.copy(), False
         self._episodes.begin()
         obs = self.obs = self._encode(raw).copy()
         following = None if self._mode == "NextStep" else obs

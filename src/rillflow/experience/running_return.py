@@ -31,6 +31,8 @@ class RunningReturn:
         """A fragment with the column."""
         rewards = batch["rewards"]
         going_on = ~(batch["terminated"] | batch["truncated"])
+        if "valid" in batch:  # what is no transition, a reset or a failure, goes on with nothing
+            going_on &= batch["valid"]
         column = np.empty(rewards.shape, np.float32)
         for t in range(len(rewards)):
             self.value = gamma * self.value + rewards[t]
