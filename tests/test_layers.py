@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "envs": {"errors", "arguments"},
     "safety": {"envs"},
     "experience": {"errors", "envs"},
-    "policies": {"errors", "safety", "experience"},
+    "policies": {"errors", "safety", "envs.layout", "experience"},
     "learning": {"errors", "callables", "envs", "experience", "policies"},
     # both together
     "rl": {

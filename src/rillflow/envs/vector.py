@@ -17,6 +17,7 @@ A loop that keeps true transitions reads, in every mode:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,9 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
-from rillflow.envs.spaces import Array, actions_of, is_box, observations_of
+from rillflow.envs.info_masks import InfoMasks, forbids_all
+from rillflow.envs.layout import MASK, layout_of
+from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
 
 if TYPE_CHECKING:
@@ -77,7 +80,13 @@ class Envs:
     """A vector environment with plain arrays, checked results and episode statistics."""
 
     def __init__(
-        self, vector: Any, *, name: str, seed: int = 0, clip_rewards: bool = False
+        self,
+        vector: Any,
+        *,
+        name: str,
+        seed: int = 0,
+        clip_rewards: bool = False,
+        action_masks: bool = True,
     ) -> None:
         self.name = name
         self.num_envs = int(vector.num_envs)
@@ -88,8 +97,19 @@ class Envs:
         self._seed = seed & 0x3FFFFFFF  # native environments take 32 signed bits, and count up
         self._clip_rewards = clip_rewards
         self._mode = autoreset_mode(vector, name)
-        self._observations = observations_of(vector.single_observation_space, name)
         self._actions = actions_of(vector.single_action_space, name)
+        self._choices = choices_of(self._actions.space) if action_masks else ()
+        self._observations = observations_of(
+            vector.single_observation_space, name, sum(self._choices)
+        )
+        self._layout = layout_of(self._observations.space)
+        self._masks: InfoMasks | None = None
+        """reads masks of actions in infos; None: there are none"""
+        masked = self._layout is not None and self._layout.mask_size > 0
+        self._looked = masked or not self._choices
+        """whether it is known where masks of actions are, if anywhere"""
+        self._first: Any = None
+        """of the first reset, if it was made to look for masks"""
         self._state = state_of(vector)
         self._mends = hasattr(vector, "mending")
         self._steps = 0
@@ -108,7 +128,15 @@ class Envs:
 
     @property
     def observation_space(self) -> Box:
-        """Of one environment: float32, or uint8 for an image."""
+        """Of one environment: float32, or uint8 for an image.
+
+        Where there may be masks of actions in infos, it is known after a first reset, which is made
+        when this is asked for.
+        """
+        if not self._looked:
+            with suppress(EnvError):  # told by the reset that is asked for
+                self._first = self._call_reset(seed=self._seed)
+                self._look(self._first[1])
         return self._observations.space
 
     @property
@@ -131,12 +159,33 @@ class Envs:
         return self._reset(None if self._seeded else self._seed)
 
     def _reset(self, seed: int | None) -> Array:
-        raw = self._call_reset(seed=seed)
+        first, self._first = self._first, None
+        made = first is not None and not self._seeded and seed == self._seed
+        raw, info = first if made else self._call_reset(seed=seed)
+        self._look(info)
         self._seeded = True
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
-        self.obs = self._encode(raw).copy()
+        self.obs = self._encode(raw, info).copy()
+        self._check_allowed(self.obs)
         return self.obs
+
+    def _look(self, info: dict[str, Any]) -> None:
+        """See from the first reset whether infos hold masks of actions."""
+        if self._looked:
+            return
+        self._looked = True
+        if MASK not in info:
+            return
+        space = self.vector.single_observation_space
+        masks = InfoMasks(self._choices, self.num_envs)
+        read = masks.read(info)
+        self._refuse(read if isinstance(read, str) else None)
+        self._masks = masks
+        self._observations = observations_of(space, self.name, sum(self._choices), masked=True)
+        self._layout = layout_of(self._observations.space)
+        if hasattr(self.vector, "keeps_masks"):
+            self.vector.keeps_masks = True
 
     def _call_reset(self, **arguments: Any) -> Any:
         try:
@@ -146,7 +195,7 @@ class Envs:
         except Exception as error:
             raise raised(error, "reset", self.name) from error
         self._refuse(result_mismatch(result, ("observations", "info"), "reset"))
-        return result[0]
+        return result
 
     def step(self, actions: Array) -> Step:
         """Act once in every environment."""
@@ -161,10 +210,10 @@ class Envs:
         if type(result) is not tuple or len(result) != 5 or type(result[4]) is not dict:
             self._refuse(result_mismatch(result, _STEP, "step"))
         raw, raw_rewards, terminated, truncated, info = result
-        obs = self._encode(raw)
-        rewards = self._rewards(raw_rewards)
         self._check_flags(terminated, "terminated")
         self._check_flags(truncated, "truncated")
+        obs = self._encode(raw, info, terminated, truncated)
+        rewards = self._rewards(raw_rewards)
         if self._reuses:
             terminated, truncated = terminated.copy(), truncated.copy()
         done = terminated | truncated
@@ -185,6 +234,8 @@ class Envs:
                 next_obs = self._with_final(obs, done, info)
             elif ended:
                 obs = self._begin(obs, done)
+        if self._layout is not None and self._layout.mask_size:
+            self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
         self._episodes.count(rewards, valid)
         if ended:
             self._episodes.end(done)
@@ -254,17 +305,49 @@ class Envs:
             self._closed = True
             self.vector.close()
 
-    def _encode(self, raw: Any) -> Array:
-        """A raw batch, checked and turned into an array that no later step will overwrite."""
+    def _encode(self, raw: Any, info: dict[str, Any], *ends: Bools) -> Array:
+        """A raw batch, checked and turned into an array that no later step will overwrite.
+
+        Args:
+            raw: as the environment gave it.
+            info: its info, which may hold masks.
+            ends: where episodes terminated, and where they were cut: no mask is needed there if
+                nobody acts on these observations.
+        """
         if type(raw) is not np.ndarray or (raw.shape, raw.dtype) != self._expected:
             self._refuse(mismatch(self.vector.observation_space, raw))
-        obs = self._observations.encode(raw)
-        if obs.dtype == np.float32 and not np.isfinite(obs).all():
+        if self._masks is None:
+            obs = self._observations.encode(raw)
+        else:
+            last = ends and self._mode != "SameStep"
+            masks = self._masks.read(info, ~(ends[0] | ends[1]) if last else None)
+            if isinstance(masks, str):
+                raise EnvError(f"{where(self.name, step=self._steps)}: {masks}")
+            obs = self._observations.encode(raw, masks)
+        if not self._finite(obs):
             raise not_finite(self.name, self._steps, raw, obs)
         # an environment that reuses its buffer shows it as soon as there are two observations
         self._reuses = self._reuses or np.may_share_memory(obs, self._seen)
         self._seen = obs
         return obs.copy() if self._reuses else obs
+
+    def _finite(self, obs: Array) -> bool:
+        """Whether all numbers of encoded observations are."""
+        if self._layout is not None and self._layout.packed:
+            obs = self._layout.vector(obs)
+        return obs.dtype != np.float32 or bool(np.isfinite(obs).all())
+
+    def _check_allowed(self, obs: Array, rows: Bools | None = None) -> None:
+        """Refuse a mask that allows nothing, in rows (all of them) that are acted on."""
+        if self._layout is None or not self._layout.mask_size:
+            return
+        masks = self._layout.mask(obs)
+        stuck = forbids_all(masks if rows is None else masks | ~rows[:, None], self._choices)
+        if stuck is not None:
+            raise EnvError(
+                f"{where(self.name, stuck, self._steps)}: {MASK}: expected at least one allowed "
+                "action, found none: end the episode there, or allow an action that does nothing"
+            )
 
     def _rewards(self, raw: Any) -> npt.NDArray[np.float32]:
         rewards = np.asarray(raw)
@@ -285,11 +368,12 @@ class Envs:
         rows = np.flatnonzero(done)
         final = final_observations(self.vector.single_observation_space, info, rows)
         self._refuse(missing_final(info) if final is None else None)
-        encoded = self._observations.encode(final)
+        masks = () if self._masks is None else (self._masks.final(info, rows),)
+        encoded = self._observations.encode(final, *masks)
         if encoded.shape[1:] != obs.shape[1:]:
             shapes = f"expected shape {obs.shape[1:]}, found shape {encoded.shape[1:]}"
             self._refuse(f"final_obs: {shapes}")
-        if not np.isfinite(encoded).all():
+        if not self._finite(encoded):
             raise not_finite(self.name, self._steps, final, encoded, "final_obs", rows)
         out = obs.copy()
         out[rows] = encoded
@@ -297,9 +381,10 @@ class Envs:
 
     def _begin(self, obs: Array, done: Bools) -> Array:
         """`obs` with the rows of ended episodes replaced by the first of their next ones."""
-        raw = self._call_reset(options={"reset_mask": done.copy()})
+        raw, info = self._call_reset(options={"reset_mask": done.copy()})
         out = obs.copy()
-        out[done] = self._encode(raw)[done]
+        nobody = np.zeros(self.num_envs, bool)
+        out[done] = self._encode(raw, info, ~done, nobody)[done]
         return out
 
     def _refuse(self, problem: str | None) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rillflow.callables import label_of
+from rillflow.envs.layout import layout_of
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
 from rillflow.learning import fault_settings
@@ -54,6 +55,8 @@ class AlgorithmConfig(metaclass=_Settings):
     """an id, a factory of environments, or `module:name`"""
     env_config: dict[str, Any] = field(default_factory=dict)
     """keyword arguments of the environment"""
+    action_masks: bool = True
+    """whether masks of actions, in observations or infos under `action_mask`, rule actions out"""
     num_workers: int = 2
     """rollout workers; 0: one in the driver itself"""
     num_envs_per_worker: int = 32
@@ -239,7 +242,9 @@ def refused(kind: type, problems: list[str]) -> BuildError:
 
 
 def _usual_model(observation_space: Any) -> Literal["cnn", "mlp"]:
-    return "cnn" if len(observation_space.shape) == 3 else "mlp"
+    layout = layout_of(observation_space)
+    images = len(observation_space.shape) == 3 if layout is None else layout.packed
+    return "cnn" if images else "mlp"
 
 
 def below_one(settings: Any, *names: str) -> list[str]:

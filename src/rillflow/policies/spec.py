@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from rillflow.envs.layout import Layout, layout_of
 from rillflow.errors import BuildError
 from rillflow.policies.actions import Actions, actions_of
 
@@ -41,6 +42,9 @@ class PolicySpec:
       before they are squeezed into the bounds of the actions;
     - `"deterministic"`: [N, actions.width], one action each, before it is.
 
+    Observations of several parts come in the environment's own structure: dicts or tuples of
+    tensors [N, ...], as `spec.observations` says; a mask of actions is not among them.
+
     It is tried before any worker starts (`policies/probe.py`).
 
     If the function has an attribute `state_shape` the module is recurrent: it is called with
@@ -49,7 +53,8 @@ class PolicySpec:
     """
 
     observation_space: Space[Any]
-    """of one environment, preprocessed: a floating-point vector, or an image of uint8"""
+    """of one environment, preprocessed: a floating-point vector, an image of uint8, or an array of
+    several parts (`layout`)"""
     action_space: Space[Any]
     """of one environment"""
     hidden: Shape = (64, 64)
@@ -86,14 +91,31 @@ class PolicySpec:
         return actions_of(self.action_space)
 
     @cached_property
+    def layout(self) -> Layout | None:
+        """The parts of an observation and its mask of actions; None: it is one array, no more."""
+        return layout_of(self.observation_space)
+
+    @cached_property
+    def observations(self) -> Space[Any]:
+        """Of what a network of your own is given: a Box, or a Dict or Tuple of them."""
+        return self.observation_space if self.layout is None else self.layout.seen
+
+    @property
+    def masked(self) -> bool:
+        """Whether observations say which actions are allowed."""
+        return self.layout is not None and self.layout.mask_size > 0
+
+    @cached_property
     def observation_shape(self) -> Shape:
-        """Of one observation."""
+        """Of one observation, as it travels."""
         return tuple(self.observation_space.shape or ())
 
     @cached_property
     def observation_size(self) -> int:
-        """How many numbers one observation has."""
-        return prod(self.observation_shape)
+        """How many numbers of one observation a network sees."""
+        if self.layout is None:
+            return prod(self.observation_shape)
+        return sum(part.size for part in self.layout.parts.values())
 
     @cached_property
     def observation_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
@@ -104,7 +126,8 @@ class PolicySpec:
         if not self.scale_observations:
             return None
         space: Any = self.observation_space
-        low, high = (np.ravel(bound).astype(np.float64) for bound in (space.low, space.high))
+        bounds = (space.low, space.high) if self.layout is None else self.layout.bounds
+        low, high = (np.ravel(bound).astype(np.float64) for bound in bounds)
         bounded = (np.abs(low) < _FAR) & (np.abs(high) < _FAR) & (low < high)
         half = np.where(bounded, (high - low) / 2, 1.0)
         middle = np.where(bounded, low + half, 0.0)
@@ -114,6 +137,11 @@ class PolicySpec:
     def image(self) -> bool:
         """Whether observations are images: three axes of uint8."""
         return self.observation_space.dtype == np.uint8 and len(self.observation_shape) == 3
+
+    @property
+    def packed(self) -> bool:
+        """Whether observations are bytes that hold images among their parts."""
+        return self.layout is not None and self.layout.packed
 
     @cached_property
     def channels_first(self) -> bool:
@@ -287,6 +315,9 @@ def _check_observations(spec: PolicySpec) -> None:
         _check_scale(spec)
     if not isinstance(spec.model, str):
         return  # your own network may take any array
+    if spec.layout is not None:
+        _check_parts(spec)
+        return
     if not spec.image and not np.issubdtype(space.dtype, np.floating):
         raise BuildError(
             f"observations must be floating-point vectors or images (three axes of uint8), "
@@ -304,6 +335,17 @@ def _check_observations(spec: PolicySpec) -> None:
         raise BuildError(
             f"the convolutions need images of at least {SMALLEST_IMAGE}x{SMALLEST_IMAGE} pixels, "
             f"found {space}: enlarge them, or give a model of your own"
+        )
+
+
+def _check_parts(spec: PolicySpec) -> None:
+    if spec.model == "mlp" and spec.packed:
+        raise BuildError(
+            f"model='mlp' takes vectors, and there are images in {spec.layout}: use model='cnn'"
+        )
+    if spec.model == "cnn" and not spec.packed:
+        raise BuildError(
+            f"model='cnn' takes images, and there are none in {spec.layout}: use model='mlp'"
         )
 
 
