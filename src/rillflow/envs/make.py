@@ -34,7 +34,7 @@ def make_envs(
     "module:name", a factory that returns one environment or a vector environment, or a vector
     environment. `env_config` is passed to what makes it; a factory with a `num_envs` parameter is
     given that too. Copies are seeded with `seed`, `seed + 1`, ... as Gymnasium does: give each
-    worker a `derive_seed` of its own. `action_masks` says whether masks of actions are looked for in
+    worker a `derive_seed` of its own. `action_masks`: whether masks of actions are looked for in
     observations and infos; else a key `action_mask` of an observation is a part like any other.
     """
     _import_gymnasium()

@@ -220,14 +220,7 @@ class Envs:
         ended = b"\1" in done.tobytes()  # several times faster than `any` of NumPy
         valid, next_obs, cut = None, None, None
         if self._mode == "NextStep":
-            valid = ~self._was_done
-            if self._mends and self.vector.failed is not None:
-                failed = self.vector.failed
-                valid, cut = valid & ~failed, valid & failed
-                self._episodes.forget(failed)
-            if self._ended:
-                rewards *= valid  # the reward of a step that only resets is no reward
-            self._was_done, self._ended = done, ended
+            valid, cut = self._next_step(done, ended, rewards)
         else:
             next_obs = obs
             if ended and self._mode == "SameStep":
@@ -243,6 +236,18 @@ class Envs:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
         self.obs = obs
         return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
+
+    def _next_step(self, done: Bools, ended: bool, rewards: Array) -> tuple[Bools, Bools | None]:
+        """Which rows are transitions, and which of them the environment cut by failing."""
+        valid, cut = ~self._was_done, None
+        if self._mends and self.vector.failed is not None:
+            failed = self.vector.failed
+            valid, cut = valid & ~failed, valid & failed
+            self._episodes.forget(failed)
+        if self._ended:
+            rewards *= valid  # the reward of a step that only resets is no reward
+        self._was_done, self._ended = done, ended
+        return valid, cut
 
     def to_env_actions(self, actions: Array) -> Array:
         """A policy's actions as the environment takes them: clipped, counted from its start."""

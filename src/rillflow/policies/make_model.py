@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rillflow.errors import BuildError
+from rillflow.policies.combined import Combined
 from rillflow.policies.initial import weights_at_first
 from rillflow.policies.lstm import Lstm
 from rillflow.policies.mlp import Mlp
@@ -13,6 +14,12 @@ from rillflow.policies.nature_cnn import NatureCnn
 from rillflow.policies.spec import PolicySpec
 
 MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": NatureCnn, "lstm": Lstm}
+
+
+def built_in(spec: PolicySpec) -> nn.Module:
+    """The built-in network of a spec, with weights as torch gives them."""
+    assert isinstance(spec.model, str), "a network of the user's own is made by its own function"
+    return Combined(spec) if spec.model == "cnn" and spec.packed else MODELS[spec.model](spec)
 
 
 def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
@@ -25,7 +32,7 @@ def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would reach for the GPUs
         if not isinstance(spec.model, str):
             return _own_model(spec)
-        model = MODELS[spec.model](spec)
+        model = built_in(spec)
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     weights = weights_at_first(spec, shapes, seed)
     with torch.no_grad():

@@ -41,6 +41,8 @@ class MultiAgentConfig:
     """for each policy the settings of the algorithm that trains it"""
     policy_mapping: Mapping[str, str] | Callable[[str], str]
     """for each agent the name of its policy"""
+    action_masks: bool = True
+    """whether masks of actions, in observations or infos under `action_mask`, rule actions out"""
     num_workers: int = 2
     """rollout workers; 0: one in the driver itself"""
     num_envs_per_worker: int = 16
@@ -90,6 +92,7 @@ class MultiAgentWorkers(Handle):
             config.policy_mapping,
             policies=config.policies,
             env_config=config.env_config,
+            action_masks=config.action_masks,
         )
         envs.close()
         idle = sorted(set(config.policies) - set(envs.groups))

@@ -41,6 +41,7 @@ class MultiAgentWorker:
             policies=config.policies,
             seed=info.seed,
             env_config=config.env_config,
+            action_masks=config.action_masks,
         )
         self.policies = {
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())

@@ -212,7 +212,7 @@ def _spec(config: AlgorithmConfig) -> tuple[PolicySpec, Any]:
     """
     from rillflow.envs.make import make_envs
 
-    envs = make_envs(config.env, 1, env_config=config.env_config)
+    envs = make_envs(config.env, 1, env_config=config.env_config, action_masks=config.action_masks)
     try:
         spec = config.policy_spec(envs.observation_space, envs.action_space)
         return spec, None if isinstance(spec.model, str) else envs.reset()[0]
