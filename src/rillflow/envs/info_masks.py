@@ -67,7 +67,8 @@ class InfoMasks:
     def _completed(self, masks: Bools, given: Bools, needed: Bools | None) -> Bools | str:
         missing = ~given if needed is None else ~given & needed
         if missing.any():
-            return f"info[{MASK!r}] is missing in the environments {np.flatnonzero(missing)}"
+            rows = np.flatnonzero(missing).tolist()
+            return f"info[{MASK!r}]: missing in the copies {rows}, though given at the first reset"
         masks[~given] = True
         return masks
 

@@ -154,6 +154,8 @@ class Layout:
             return piece.copy().view(np.float32)
         import torch  # it is imported where there are tensors
 
+        if not self.numbers:  # there is nothing to look at as something else
+            return piece.float()
         return piece.clone(memory_format=torch.contiguous_format).view(torch.float32)
 
     def mask(self, obs: Any) -> Any:

@@ -61,9 +61,12 @@ class Overview:
     reason: str
     seconds: float
     """that building and trying took"""
+    observation: str = ""
+    """its parts, if there are several, and its mask of actions"""
 
     def __str__(self) -> str:
-        lines = [f"{self.algorithm} learns in {self.framework}: {self.reason}", ""]
+        lines = [f"{self.algorithm} learns in {self.framework}: {self.reason}"]
+        lines += [f"It sees {self.observation}."] * bool(self.observation) + [""]
         lines += _table(
             ("network", "what it is", "numbers", "rate", "target"),
             [
@@ -100,6 +103,7 @@ class Overview:
             "framework": self.framework,
             "reason": self.reason,
             "seconds": self.seconds,
+            "observation": self.observation,
             "networks": [vars(line) for line in self.networks],
             "steps": [vars(line) | {"trains": list(line.trains)} for line in self.steps],
         }
@@ -142,7 +146,8 @@ def overview(spec: PolicySpec, config: AlgorithmConfig) -> Overview:
     )
     lines = tuple(StepLine(_trains(step, modules), step.every, tuple(step.stats)) for step in steps)
     seconds = time.perf_counter() - began
-    return Overview(config.algorithm.name, networks, lines, framework, reason, seconds)
+    parts = "" if spec.layout is None else str(spec.layout)
+    return Overview(config.algorithm.name, networks, lines, framework, reason, seconds, parts)
 
 
 def described(network: Description) -> str:

@@ -118,8 +118,8 @@ def feeds(spec: PolicySpec, obs: NDArray[Any]) -> Arrays:
     """Observations as the inputs of an exported network, by name."""
     if spec.layout is None:
         return {"observation": obs}
-    parts = {named(path): piece for path, piece in spec.layout.pieces(obs).items()}
-    inputs = {name: np.ascontiguousarray(piece) for name, piece in parts.items()}
+    pieces = spec.layout.pieces(obs)
+    inputs = {named(path): np.ascontiguousarray(pieces[path]) for path in spec.layout.parts}
     return inputs | ({MASK: spec.layout.mask(obs)} if spec.masked else {})
 
 

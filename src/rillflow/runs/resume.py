@@ -106,8 +106,9 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
     Code is saved by name, `module:name`, and found again by it. Settings that this version does
     not know are refused: the run would not be the same one.
     """
+    # version 0.2 knew no masks: what came as `action_mask` was numbers like any other
+    values: dict[str, Any] = {} if "action_masks" in saved else {"action_masks": False}
     defaults = {field.name: field for field in dataclasses.fields(kind)}
-    values: dict[str, Any] = {}
     for name, value in saved.items():
         if value is None and name in RENAMED:
             continue  # as version 0.1 said that the algorithm's own is used
