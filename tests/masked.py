@@ -8,6 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
+from rillflow.envs.toy_base import ToyVector
+
 LENGTH = 7
 """steps of an episode, each of which pays 1 for the action that is shown"""
 
@@ -95,3 +97,37 @@ class Pairs(gymnasium.Env[Any, Any]):
         self.time += 1
         reward = float((np.asarray(action) == self.first).sum())
         return self._look(), reward, False, self.time == LENGTH, {}
+
+
+class GateVector(ToyVector):
+    """A whole vector of gates, which can be saved and goes on exactly."""
+
+    saved = ("masks", "prizes")
+
+    def __init__(self, num_envs: int, size: int = 5) -> None:
+        seen = {"observation": Box(0, 1, (size,), np.float32), "action_mask": MultiBinary(size)}
+        super().__init__(num_envs, Dict(seen), Discrete(size))
+        self.size = size
+        self.masks = np.zeros((num_envs, size), np.int8)
+        self.prizes = np.zeros(num_envs, np.int64)
+
+    def begin(self, rows: Any) -> None:
+        """New masks where an episode begins."""
+        count, every = int(rows.sum()), np.arange(int(rows.sum()))
+        masks = (self.np_random.random((count, self.size)) < 0.4).astype(np.int8)
+        masks[every, self.np_random.integers(self.size, size=count)] = 1
+        self.masks[rows] = masks
+        self.prizes[rows] = (masks * self.np_random.random(masks.shape)).argmax(1)
+
+    def observe(self) -> Any:
+        """The prize, and what is allowed."""
+        seen = np.eye(self.size, dtype=np.float32)[self.prizes]
+        return {"observation": seen, "action_mask": self.masks.copy()}
+
+    def advance(self, actions: Any) -> Any:
+        """1 for the prize; an error for what is forbidden."""
+        if not self.masks[np.arange(self.num_envs), actions].all():
+            raise ValueError(f"actions {actions} are forbidden by {self.masks}")
+        rewards = (actions == self.prizes).astype(np.float32)
+        self.begin(np.ones(self.num_envs, bool))
+        return rewards, self.time >= LENGTH

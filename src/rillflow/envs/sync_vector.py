@@ -143,6 +143,8 @@ class SyncVector(SyncVectorEnv):
         try:
             first, info = self.mending.reset(self._envs, index, failure, self._made)
         except EnvFailed as last:
+            if last is error:  # what a guard raised; it is not its own cause
+                raise
             raise last from error
         passed.begin_anew(index)
         if self.failed is None:

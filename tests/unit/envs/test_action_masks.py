@@ -143,7 +143,9 @@ def test_masks_of_the_wrong_size_are_refused_before_the_start() -> None:
 def test_a_mask_that_is_missing_later_is_an_error() -> None:
     envs = make_envs(Forgets, 2)
     obs = envs.reset()
-    with pytest.raises(EnvError, match=r"'Forgets' at step 2: .*action_mask.*\[0, 1\].* first reset"):
+    with pytest.raises(
+        EnvError, match=r"'Forgets' at step 2: .*action_mask.*\[0, 1\].* first reset"
+    ):
         for _ in range(3):
             obs = envs.step(layout(envs).mask(obs).argmax(1)).obs
 

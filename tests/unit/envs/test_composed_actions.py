@@ -36,7 +36,9 @@ def test_choices_become_one_multidiscrete_and_back(space: Any, sizes: list[int])
 
 
 def test_numbers_become_one_box_and_back() -> None:
-    space = Dict({"a": UNIT, "b": Tuple((Box(0, 5, (), np.float64), Box(0, 9, (1, 2), np.float32)))})
+    space = Dict(
+        {"a": UNIT, "b": Tuple((Box(0, 5, (), np.float64), Box(0, 9, (1, 2), np.float32)))}
+    )
     actions = actions_of(space, "x")
     assert actions.space == Box(
         np.array([-1, -1, 0, 0, 0], np.float32), np.array([1, 1, 5, 9, 9], np.float32)

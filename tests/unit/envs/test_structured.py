@@ -21,7 +21,9 @@ GREY = Box(0, 255, (3, 3), np.uint8)
 ANY = Box(-np.inf, np.inf, (2, 3), np.float32)
 SPACES: list[Any] = [
     Dict({"b": Box(-1, 1, (2,), np.float64), "a": Discrete(3, start=5)}),
-    Dict({"n": Box(0, 9, (), np.int64), "bits": MultiBinary((2, 2)), "many": MultiDiscrete([2, 3])}),
+    Dict(
+        {"n": Box(0, 9, (), np.int64), "bits": MultiBinary((2, 2)), "many": MultiDiscrete([2, 3])}
+    ),
     Tuple((ANY, Discrete(2), Tuple((Box(0, 1, (1,), np.float32),)))),
     Dict({"deep": Dict({"x": ANY, "deeper": Tuple((Discrete(2), ANY))}), "y": Discrete(4)}),
     Dict({"camera": CAMERA, "speed": Box(-np.inf, np.inf, (3,), np.float32)}),
