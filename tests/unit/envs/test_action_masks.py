@@ -79,6 +79,12 @@ def test_taxi_says_what_it_allows() -> None:
     np.testing.assert_array_equal(masks[0], single.action_mask(single.s).astype(bool))
 
 
+def go(envs: Envs, steps: int) -> None:
+    """The first allowed action of each copy, so many times."""
+    for _ in range(steps):
+        envs.step(layout(envs).mask(envs.obs).argmax(1))
+
+
 class Stuck(Gate):
     """Allows nothing from its third observation on."""
 
@@ -103,8 +109,7 @@ def test_a_mask_that_allows_nothing_names_environment_and_step(way: Any) -> None
     envs = envs_of(Stuck, way, 1)
     envs.reset()
     with pytest.raises(EnvError, match=r"'\w+' \(index 0\) at step 2: action_mask: .* found none"):
-        for _ in range(4):
-            envs.step(layout(envs).mask(envs.obs).argmax(1))
+        go(envs, 4)
 
 
 def test_each_choice_needs_an_allowed_one() -> None:
@@ -142,12 +147,11 @@ def test_masks_of_the_wrong_size_are_refused_before_the_start() -> None:
 
 def test_a_mask_that_is_missing_later_is_an_error() -> None:
     envs = make_envs(Forgets, 2)
-    obs = envs.reset()
+    envs.reset()
     with pytest.raises(
         EnvError, match=r"'Forgets' at step 2: .*action_mask.*\[0, 1\].* first reset"
     ):
-        for _ in range(3):
-            obs = envs.step(layout(envs).mask(obs).argmax(1)).obs
+        go(envs, 3)
 
 
 class Fails(Beside):
@@ -165,9 +169,8 @@ class Fails(Beside):
 def test_a_copy_that_began_anew_says_its_mask_too() -> None:
     envs = make_envs(Fails, 4)
     envs.mend()
-    obs = envs.reset()
-    for _ in range(300):
-        obs = envs.step(layout(envs).mask(obs).argmax(1)).obs
+    envs.reset()
+    go(envs, 300)
     assert envs.pop_failures()[0] > 2
 
 
