@@ -168,11 +168,7 @@ class Network(NumpyModule):
         return None if mask is None else ~mask.T
 
     def _columns(self, rows: Array) -> Floats:
-        if self.spec.masked:
-            rows = rows[:, : self.spec.observation_size]
-        rows = np.asarray(rows, np.float32)
-        scale = self.spec.observation_scale
-        return (rows if scale is None else (rows - scale[0]) * scale[1]).T
+        return self._seen(np.asarray(rows, np.float32)).T
 
     def _apply(self, x: Floats) -> tuple[Floats, Floats | None]:
         features = self._trunk.apply(x)

@@ -25,11 +25,19 @@ def mask_of(spec: PolicySpec, obs: Any) -> Any:
     return None if spec.layout is None else spec.layout.mask(obs)
 
 
-def network_input(spec: PolicySpec, obs: Any) -> Any:
-    """What a network is given of observations: one of your own the parts in their structure."""
-    if spec.layout is None or isinstance(spec.model, str):
-        return obs
-    return spec.layout.split(obs)
+def network_input(spec: PolicySpec, obs: Any, normalizer: Any, *, called: bool = True) -> Any:
+    """What a network is given of observations: one of your own the parts in their structure.
+
+    Args:
+        spec: of the policy.
+        obs: as they travel.
+        normalizer: what they go through first; None: nothing.
+        called: whether the network is called itself, which lets it normalise whole arrays.
+    """
+    own = spec.layout is not None and not isinstance(spec.model, str)
+    if normalizer is not None and (own or not called):
+        obs = normalizer(obs)
+    return spec.layout.split(obs) if spec.layout is not None and own else obs
 
 
 def rule_out(outputs: Tensor, mask: Tensor | None) -> Tensor:

@@ -132,7 +132,7 @@ def _call(policy: TorchPolicy, rows: NDArray[Any], starts: NDArray[np.bool_]) ->
         arguments += [torch.from_numpy(state), torch.tensor(starts)]
     try:
         obs, *others = (argument.to(policy.device) for argument in arguments)
-        results = policy.model(network_input(spec, obs), *others)
+        results = policy.model(network_input(spec, obs, policy.normalizer), *others)
     except Exception as error:
         problem = f"observations {list(rows.shape)} ({rows.dtype}) made it raise"
         raise _raised(spec, problem, error) from error

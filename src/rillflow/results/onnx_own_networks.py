@@ -60,9 +60,23 @@ class Acting(nn.Module):
         if layout is None:
             return parts[0]
         pieces = dict(zip(layout.parts, parts, strict=True))
+        if self.spec.normalize_observations:
+            pieces = self._normalized(pieces)
         if isinstance(self.spec.model, str):  # a built-in one takes them by their paths
             return pieces
         return rebuilt(layout.tree, lambda path: pieces[path])
+
+    def _normalized(self, pieces: dict[Any, Tensor]) -> dict[Any, Tensor]:
+        """The parts, normalised as the whole that they are."""
+        layout = self.spec.layout
+        assert layout is not None, "the observation has parts"
+        first, part = next(iter(pieces.values())), next(iter(layout.parts.values()))
+        lead = first.shape[: first.ndim - len(part.shape)]
+        flat = [piece.reshape(*lead, -1) for piece in pieces.values()]
+        normalize: Any = self.model.normalizer
+        return layout.pieces(
+            normalize(torch.cat([*flat, first.new_zeros(*lead, layout.mask_size)], -1))
+        )
 
     def _action(self, outputs: Tensor) -> Tensor:
         actions = self.spec.actions

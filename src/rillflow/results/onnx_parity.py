@@ -13,6 +13,7 @@ from rillflow.envs.layout import MASK, named
 from rillflow.errors import BuildError, RunError
 from rillflow.policies.action_masks import mask_of, network_input, rule_out
 from rillflow.policies.make import make_actor
+from rillflow.policies.normalizer import MEAN, VARIANCE
 from rillflow.policies.spec import PolicySpec
 from rillflow.results.onnx_builtin_networks import Weights, bounds, output_name
 from rillflow.results.optional_libraries import needs
@@ -41,22 +42,28 @@ def check_parity(path: Path, spec: PolicySpec, weights: Weights, seed: int = 0) 
     rng = np.random.default_rng(seed)
     for size in _BATCHES:
         if spec.recurrent:
-            _check_sequence(run, policy, size, rng)
+            _check_sequence(run, policy, size, rng, weights)
         else:
             obs = generated(spec, size, rng)
+            obs = _at_home(obs, weights)
             expected = _numpy(policy.outputs(obs))
             _compare(spec, run(feeds(spec, obs)), expected, policy.greedy(obs))
     return runner
 
 
 def _check_sequence(
-    run: Callable[[Arrays], Arrays], policy: Any, size: int, rng: np.random.Generator
+    run: Callable[[Arrays], Arrays],
+    policy: Any,
+    size: int,
+    rng: np.random.Generator,
+    weights: Weights,
 ) -> None:
     """Each side goes on from its own state."""
     spec = policy.spec
     ours = theirs = policy.initial_state(size)
     for step in range(_STEPS):
-        obs, start = generated(spec, size, rng), rng.random(size) < (0.3 if step else 1.0)
+        obs = _at_home(generated(spec, size, rng), weights)
+        start = rng.random(size) < (0.3 if step else 1.0)
         expected = _recurrent_outputs(policy, obs, ours, start)
         actions, ours = policy.greedy_recurrent(obs, ours, start)
         found = run({**feeds(spec, obs), "state": theirs, "start": start})
@@ -135,12 +142,21 @@ def generated(spec: PolicySpec, size: int, rng: np.random.Generator) -> NDArray[
     return rng.integers(low, high, shape, endpoint=True).astype(space.dtype)
 
 
+def _at_home(obs: NDArray[Any], weights: Weights) -> NDArray[Any]:
+    """Observations as a policy has met them, if it normalises them: others are all cut off."""
+    if MEAN not in weights:
+        return obs
+    spread = np.sqrt(weights[VARIANCE]) + 1e-3
+    met: NDArray[Any] = (weights[MEAN] + spread * obs).astype(np.float32)
+    return met
+
+
 def _recurrent_outputs(policy: Any, obs: Any, state: Any, start: Any) -> NDArray[Any]:
     import torch
 
     observation, starts = torch.tensor(obs)[None], torch.tensor(start)[None]
     with torch.no_grad():
-        seen = network_input(policy.spec, observation)
+        seen = network_input(policy.spec, observation, policy.normalizer)
         outputs = policy.model(seen, torch.tensor(state), starts)[0]
     return _numpy(rule_out(outputs[0], mask_of(policy.spec, observation[0])))
 
