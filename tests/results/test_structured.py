@@ -76,6 +76,10 @@ def pair_room() -> Room:
     return Room(pair=True)
 
 
+def blind_masked_room() -> Room:
+    return Room(camera=False, masked=True)
+
+
 def blind_room() -> Room:
     return Room(camera=False)
 
@@ -95,6 +99,18 @@ class Net(nn.Module):
         eye = self.eye(obs["camera"].float().flatten(1) / 255)
         x = torch.cat([eye, obs["arm"], obs["deep"]["mode"]], 1)
         x = torch.tanh(self.body(x))
+        return self.out(x), self.value(x).squeeze(-1)
+
+
+class Blind(nn.Module):
+    """Without a camera."""
+
+    def __init__(self, spec: PolicySpec) -> None:
+        super().__init__()
+        self.out, self.value = nn.Linear(5, spec.actions.width), nn.Linear(5, 1)
+
+    def forward(self, obs: Any) -> Any:
+        x = torch.cat([obs["arm"], obs["deep"]["mode"]], 1)
         return self.out(x), self.value(x).squeeze(-1)
 
 
@@ -121,6 +137,9 @@ POLICIES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "own with a memory": (Room, "impala", {"model": Remembers}),
     "mask inside": (Gate, "dqn", {"hidden": (8,)}),
     "mask beside": (Beside, "ppo", {"hidden": (8,)}),
+    "normalised": (blind_room, "ppo", {"normalize_observations": True, "hidden": (8,)}),
+    "normalised mask": (Gate, "dqn", {"normalize_observations": True, "hidden": (8,)}),
+    "normalised own": (blind_room, "ppo", {"normalize_observations": True, "model": Blind}),
     "mask and memory": (Gate, "impala", {"model": "lstm", "lstm_size": 4, "hidden": (8,)}),
 }
 
@@ -218,14 +237,37 @@ def test_an_overview_shows_the_parts() -> None:
     assert "a mask of 5 choices" in str(overview(policy_of("mask beside").spec, ppo.Config()))
 
 
+@pytest.mark.parametrize("settings", [{}, {"model": Blind}, {"framework": "torch"}], ids=str)
+def test_only_what_is_measured_is_normalised(settings: Any) -> None:
+    """Not indices as zeros and a one, and not masks."""
+    trained = rf.train(
+        "ppo", blind_masked_room, until={"steps": 1500}, engine="sim", seed=1, num_workers=1,
+        num_envs_per_worker=8, train_batch_size=256, normalize_observations=True, **settings,
+    )  # fmt: skip
+    mean, variance = (trained.weights[f"normalizer.{name}"] for name in ("mean", "variance"))
+    assert (variance[:1] > 0.9).all()  # of the arm's first number, which is 1 or -1
+    assert (variance[1:2] == 0).all()
+    assert (mean[2:] == 0).all()
+    assert (variance[2:] == 1).all()
+    assert trained.spec.masked
+    exercise(trained.spec)
+
+
 def test_networks_that_do_not_fit_the_parts_are_refused() -> None:
     for model, env, match in (
         ("mlp", masked_room, "images in .*use model='cnn'"),
         ("cnn", blind_room, "there are none in .*use model='mlp'"),
     ):
-        envs = make_envs(env, 1)
+        spaces = spaces_of(env)
         with pytest.raises(BuildError, match=match):
-            ppo.Config(env=env, model=model).policy_spec(envs.observation_space, envs.action_space)
+            ppo.Config(env=env, model=model).policy_spec(*spaces)
+    with pytest.raises(BuildError, match="normalize_observations=True is for vectors"):
+        ppo.Config(env=Room, normalize_observations=True).policy_spec(*spaces_of(Room))
+
+
+def spaces_of(env: Any) -> tuple[Any, Any]:
+    envs = make_envs(env, 1)
+    return envs.observation_space, envs.action_space
 
 
 def test_actions_of_several_parts_are_saved_and_played(tmp_path: Path) -> None:
