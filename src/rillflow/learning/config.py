@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from rillflow.callables import label_of
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
+from rillflow.images import Channels, image_in
 from rillflow.learning import fault_settings
 from rillflow.learning.fields import type_problems
 from rillflow.policies.explorers import Explorer
@@ -103,6 +104,9 @@ class AlgorithmConfig(metaclass=_Settings):
     for images, an mlp for anything else"""
     lstm_size: int = 128
     """cells, if the model is an lstm"""
+    channels: Channels = "auto"
+    """where images of three axes have their channels: first or last; auto: two axes of one length
+    are height and width, or else the shorter one of the outer axes has the channels"""
     num_gpus: int = 0
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
@@ -140,7 +144,8 @@ class AlgorithmConfig(metaclass=_Settings):
                 activation=self.activation,  # type: ignore[arg-type]
                 lstm_size=self.lstm_size,
                 scale_observations=self.scale_observations,
-                model=self.model or _usual_model(observation_space),
+                channels=self.channels,
+                model=self.model or _usual_model(observation_space, self.channels),
             )
             return self.modules(spec).acting
         except BuildError as error:
@@ -238,8 +243,8 @@ def refused(kind: type, problems: list[str]) -> BuildError:
     return BuildError(text if text.endswith(("?", ".")) else text + ".")
 
 
-def _usual_model(observation_space: Any) -> Literal["cnn", "mlp"]:
-    return "cnn" if len(observation_space.shape) == 3 else "mlp"
+def _usual_model(observation_space: Any, channels: Channels) -> Literal["cnn", "mlp"]:
+    return "mlp" if image_in(observation_space, channels) is None else "cnn"
 
 
 def below_one(settings: Any, *names: str) -> list[str]:
