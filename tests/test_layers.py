@@ -49,6 +49,7 @@ MAY_IMPORT = {
         "callables",
         "graph",
         "flows",
+        "images",
         "envs",
         "experience",
         "policies",

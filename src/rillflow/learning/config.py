@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rillflow.callables import label_of
+from rillflow.envs.preprocessing import Preprocessing, Resize
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
 from rillflow.images import Channels, image_in
@@ -55,6 +56,13 @@ class AlgorithmConfig(metaclass=_Settings):
     """an id, a factory of environments, or `module:name`"""
     env_config: dict[str, Any] = field(default_factory=dict)
     """keyword arguments of the environment"""
+    resize: Resize = "auto"
+    """images become so many pixels a side, or (height, width) of them; auto: those above 128 are
+    shrunk; None: as they are"""
+    grayscale: bool = False
+    """whether images of three colours become grey"""
+    frame_stack: int = 1
+    """how many observations, the newest and those before it, the policy sees as one"""
     num_workers: int = 2
     """rollout workers; 0: one in the driver itself"""
     num_envs_per_worker: int = 32
@@ -128,6 +136,16 @@ class AlgorithmConfig(metaclass=_Settings):
 
     # what follows from the settings: values that workers and learners ask for
 
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to observations, wherever the policy plays."""
+        return Preprocessing(self.resize, self.grayscale, self.frame_stack, self.channels)
+
+    @property
+    def env_settings(self) -> dict[str, Any]:
+        """What environments are made with, beside their name and number."""
+        return {"env_config": self.env_config, "preprocessing": self.preprocessing}
+
     def learning_rate(self, updates: int) -> float:
         """For the optimiser step that follows so many others."""
         if self.final_lr is None or self.final_lr > self.lr:
@@ -144,7 +162,7 @@ class AlgorithmConfig(metaclass=_Settings):
                 activation=self.activation,  # type: ignore[arg-type]
                 lstm_size=self.lstm_size,
                 scale_observations=self.scale_observations,
-                channels=self.channels,
+                channels=getattr(observation_space, "channels", self.channels),
                 model=self.model or _usual_model(observation_space, self.channels),
             )
             return self.modules(spec).acting
@@ -206,6 +224,7 @@ class AlgorithmConfig(metaclass=_Settings):
             wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
         if self.grad_clip is not None and not self.grad_clip > 0:
             wrong.append(f"grad_clip must be above 0, or None, got {self.grad_clip!r}")
+        wrong += self.preprocessing.problems()
         wrong += fault_settings.problems(self)
         return wrong
 
@@ -278,6 +297,9 @@ def tuned(settings: type, env: Any) -> dict[str, Any]:
                 return dict(table[name])
     return {}
 
+
+AS_BEFORE: dict[str, Any] = {"resize": None}
+"""what was done in runs of versions that had no such setting"""
 
 RENAMED = {"loss": "update", "postprocess": "prepare"}
 """settings of version 0.1 that say something else now"""
