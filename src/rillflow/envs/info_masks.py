@@ -17,6 +17,10 @@ from rillflow.envs.checks import found
 from rillflow.envs.layout import MASK
 from rillflow.envs.structured import flat_masks
 
+STUCK = (
+    f"{MASK}: expected at least one allowed action, found none: end the episode there, or allow an "
+    "action that does nothing"
+)
 Bools = npt.NDArray[np.bool_]
 
 
@@ -93,10 +97,20 @@ class InfoMasks:
         return masks
 
 
-def forbids_all(masks: Bools, sizes: tuple[int, ...]) -> int | None:
-    """The first row whose mask leaves some part of an action without a choice; None: no row."""
+def stuck_row(
+    masks: Bools, sizes: tuple[int, ...], rows: Bools | None = None
+) -> tuple[int | None, str | None]:
+    """The first of the rows that are acted on whose mask allows nothing, and what is told of it.
+
+    Args:
+        masks: what is allowed, [B, choices].
+        sizes: how many choices each part of an action has; each needs one.
+        rows: those that are acted on; None: all.
+    """
     ends = list(accumulate(sizes, initial=0))
     stuck = np.zeros(len(masks), bool)
     for begin, end in pairwise(ends):
         stuck |= ~masks[:, begin:end].any(1)
-    return int(np.argmax(stuck)) if stuck.any() else None
+    if rows is not None:
+        stuck &= rows
+    return (int(np.argmax(stuck)), STUCK) if stuck.any() else (None, None)

@@ -216,6 +216,12 @@ def layout_of(space: Space[Any]) -> Layout | None:
     return getattr(space, "layout", None)
 
 
+def all_finite(obs: Array, layout: Layout | None) -> bool:
+    """Whether all numbers in an array of observations are finite."""
+    numbers = layout.vector(obs) if layout is not None and layout.packed else obs
+    return numbers.dtype != np.float32 or bool(np.isfinite(numbers).all())
+
+
 def named(path: tuple[Any, ...], whole: str = "observation") -> str:
     """A part's name: that of the whole, then its keys and indices.
 

@@ -22,7 +22,7 @@ from rillflow.envs.checks import (
     raised,
     where,
 )
-from rillflow.envs.info_masks import forbids_all
+from rillflow.envs.info_masks import stuck_row
 from rillflow.envs.layout import MASK, layout_of
 from rillflow.envs.spaces import Array, Observations, actions_of, choices_of, observations_of
 from rillflow.envs.structured import flat_masks
@@ -151,14 +151,10 @@ class ParallelEnvs:
             layout = layout_of(self._seen[agent].space)
             if layout is None or not layout.mask_size:
                 continue
-            masks = layout.mask(seen) | ~self._alive[agent][:, None]
-            stuck = forbids_all(masks, self._choices[agent])
+            alive = self._alive[agent]
+            stuck, text = stuck_row(layout.mask(seen), self._choices[agent], alive)
             if stuck is not None:
-                self._refuse(
-                    stuck,
-                    f"{MASK} of agent {agent!r}: expected at least one allowed action, found none: "
-                    "end its episode there, or allow an action that does nothing",
-                )
+                self._refuse(stuck, f"agent {agent!r}: {text}")
 
     def _keep_living(
         self,
@@ -228,22 +224,28 @@ class ParallelEnvs:
 
     def _encode(self, agent: str, copies: Mapping[int, _Seen], ended: Array | None = None) -> Array:
         """An agent's observations in one array; zeros in copies where it sees nothing."""
-        from gymnasium.vector.utils import concatenate, create_empty_array
-
         space, seen = self._raw[agent], self._seen[agent]
         shape = (self.num_envs, *seen.space.shape)
         out: Array = np.zeros(shape, seen.space.dtype)
         rows = [i for i, (obs, _) in copies.items() if agent in obs]
         if not rows:
             return out
-        values = [copies[i][0][agent] for i in rows]
-        empty: Any = create_empty_array(space, n=len(rows))
+        if (space.dtype, space.shape) == (seen.space.dtype, seen.space.shape):
+            for i in rows:  # large images are copied once
+                out[i] = copies[i][0][agent]
+            return out
         masks: tuple[Array, ...] = ()
         if agent in self._masked:
             each = [self._mask(agent, i, copies[i][1], ended) for i in rows]
             masks = (np.stack(each),)
-        out[rows] = seen.encode(concatenate(space, values, empty), *masks)
+        out[rows] = seen.encode(self._batch(space, [copies[i][0][agent] for i in rows]), *masks)
         return out
+
+    def _batch(self, space: Space[Any], values: list[Any]) -> Any:
+        from gymnasium.vector.utils import concatenate, create_empty_array
+
+        empty: Any = create_empty_array(space, n=len(values))
+        return concatenate(space, values, empty)
 
     def _mask(self, agent: str, i: int, infos: Any, ended: Array | None) -> Array:
         """What an agent is allowed in copy `i`, as its info says; all, if its episode is over."""

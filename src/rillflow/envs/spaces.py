@@ -87,8 +87,8 @@ def lone(space: Space[Any], name: str) -> Observations:
     )
 
 
-def is_image(space: Space[Any]) -> bool:
-    """Whether a space holds pictures: uint8, with two axes or three."""
+def is_whole(space: Space[Any]) -> bool:
+    """Whether a space holds whole pixels, in an image or a table: uint8, with two axes or three."""
     return is_box(space) and space.dtype == np.uint8 and len(space.shape or ()) in (2, 3)
 
 
@@ -97,7 +97,10 @@ def _box(space: Box, name: str) -> Observations:
 
     if space.dtype is None or space.dtype.kind not in "fiub":
         raise unsupported(space, name, "observation", "a Box of numbers")
-    if is_image(space) or (space.dtype == np.float32 and space.shape):
+    if space.dtype == np.bool_ and len(space.shape) in (2, 3):  # an image stays as small as it is
+        bits = spaces.Box(0, 1, space.shape, np.uint8)
+        return Observations(bits, lambda raw: raw.view(np.uint8))
+    if is_whole(space) or (space.dtype == np.float32 and space.shape):
         return Observations(space, lambda raw: raw)
     shape = space.shape or (1,)  # a number is a vector of one
     low, high = (np.asarray(x, np.float64).reshape(shape) for x in (space.low, space.high))

@@ -9,8 +9,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rillflow.envs.layout import MASK, Array, Layout, Part, Tree
-from rillflow.envs.spaces import Observations, is_image, lone
+from rillflow.envs.spaces import Observations, is_whole, lone
 from rillflow.errors import BuildError
+from rillflow.images import image_in
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
@@ -101,8 +102,11 @@ def _tree(space: Space[Any], name: str) -> Tree:
     if isinstance(space, spaces.Tuple):
         return tuple(_tree(part, f"{name}[{i}]") for i, part in enumerate(space))
     box = lone(space, name).space
-    if is_image(space):
-        return Part("image", box, space)
+    if is_whole(box):
+        if image_in(box) is not None:
+            return Part("image", box, space)
+        low, high = box.low.astype(np.float32), box.high.astype(np.float32)
+        box = spaces.Box(low, high, dtype=np.float32)  # a small table is numbers
     return Part("vector" if isinstance(space, spaces.Box) else "one_hot", box, space)
 
 

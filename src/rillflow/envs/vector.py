@@ -36,8 +36,10 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
-from rillflow.envs.info_masks import InfoMasks, forbids_all
-from rillflow.envs.layout import MASK, layout_of
+from rillflow.envs.frame_stack import FrameStack
+from rillflow.envs.info_masks import InfoMasks, stuck_row
+from rillflow.envs.layout import MASK, all_finite, layout_of
+from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
 from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
 
@@ -86,6 +88,7 @@ class Envs:
         name: str,
         seed: int = 0,
         clip_rewards: bool = False,
+        preprocessing: Preprocessing | None = None,
         action_masks: bool = True,
     ) -> None:
         self.name = name
@@ -99,9 +102,15 @@ class Envs:
         self._mode = autoreset_mode(vector, name)
         self._actions = actions_of(vector.single_action_space, name)
         self._choices = choices_of(self._actions.space) if action_masks else ()
-        self._observations = observations_of(
-            vector.single_observation_space, name, sum(self._choices)
-        )
+        self._how = preprocessing or Preprocessing()
+        seen = observations_of(vector.single_observation_space, name, sum(self._choices))
+        self._observations = preprocessed(seen, self._how, name)
+        self.shrunk = shrunk_by_default(seen.space, self._how)
+        """what to tell of images that are smaller than the environment's, though nobody said so"""
+        self._stack = None
+        if self._how.frame_stack > 1:
+            space = self._observations.space
+            self._stack = FrameStack(space, self._how.frame_stack, self._how.image(space))
         self._layout = layout_of(self._observations.space)
         self._masks: InfoMasks | None = None
         """reads masks of actions in infos; None: there are none"""
@@ -128,16 +137,12 @@ class Envs:
 
     @property
     def observation_space(self) -> Box:
-        """Of one environment: float32, or uint8 for an image.
-
-        Where there may be masks of actions in infos, it is known after a first reset, which is made
-        when this is asked for.
-        """
+        """Of one environment: float32, or uint8 for an image; a first reset tells of masks."""
         if not self._looked:
             with suppress(EnvError):  # told by the reset that is asked for
                 self._first = self._call_reset(seed=self._seed)
                 self._look(self._first[1])
-        return self._observations.space
+        return self._observations.space if self._stack is None else self._stack.space
 
     @property
     def action_space(self) -> Space[Any]:
@@ -167,6 +172,8 @@ class Envs:
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
         self.obs = self._encode(raw, info).copy()
+        if self._stack is not None:
+            self.obs = self._stack.begin(self.obs)
         self._check_allowed(self.obs)
         return self.obs
 
@@ -182,7 +189,8 @@ class Envs:
         read = masks.read(info)
         self._refuse(read if isinstance(read, str) else None)
         self._masks = masks
-        self._observations = observations_of(space, self.name, sum(self._choices), masked=True)
+        seen = observations_of(space, self.name, sum(self._choices), masked=True)
+        self._observations = preprocessed(seen, self._how, self.name)
         self._layout = layout_of(self._observations.space)
         if hasattr(self.vector, "keeps_masks"):
             self.vector.keeps_masks = True
@@ -227,15 +235,22 @@ class Envs:
                 next_obs = self._with_final(obs, done, info)
             elif ended:
                 obs = self._begin(obs, done)
-        if self._layout is not None and self._layout.mask_size:
-            self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
+        self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
+        if self._stack is not None:
+            obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
+        self._count(rewards, valid, done, ended)
+        self.obs = obs
+        return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
+
+    def _count(
+        self, rewards: npt.NDArray[np.float32], valid: Bools | None, done: Bools, ended: bool
+    ) -> None:
+        """Note the environment's own rewards; what is learned from is clipped afterwards."""
         self._episodes.count(rewards, valid)
         if ended:
             self._episodes.end(done)
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
-        self.obs = obs
-        return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
 
     def _next_step(self, done: Bools, ended: bool, rewards: Array) -> tuple[Bools, Bools | None]:
         """Which rows are transitions, and which of them the environment cut by failing."""
@@ -303,6 +318,8 @@ class Envs:
                 self.vector.reset(seed=self._seed)
             self._state.set(state["env"])
             self._seeded, self.obs = True, state["obs"].copy()
+            if self._stack is not None:
+                self._stack.restore(state["obs"])
 
     def close(self) -> None:
         """Let the environments go; safe to call twice."""
@@ -313,11 +330,7 @@ class Envs:
     def _encode(self, raw: Any, info: dict[str, Any], *ends: Bools) -> Array:
         """A raw batch, checked and turned into an array that no later step will overwrite.
 
-        Args:
-            raw: as the environment gave it.
-            info: its info, which may hold masks.
-            ends: where episodes terminated, and where they were cut: no mask is needed there if
-                nobody acts on these observations.
+        Where episodes ended (`ends`) no mask is needed, unless a new one has begun there.
         """
         if type(raw) is not np.ndarray or (raw.shape, raw.dtype) != self._expected:
             self._refuse(mismatch(self.vector.observation_space, raw))
@@ -326,33 +339,20 @@ class Envs:
         else:
             last = ends and self._mode != "SameStep"
             masks = self._masks.read(info, ~(ends[0] | ends[1]) if last else None)
-            if isinstance(masks, str):
-                raise EnvError(f"{where(self.name, step=self._steps)}: {masks}")
+            self._refuse(masks if isinstance(masks, str) else None)
             obs = self._observations.encode(raw, masks)
-        if not self._finite(obs):
+        if not all_finite(obs, self._layout):
             raise not_finite(self.name, self._steps, raw, obs)
         # an environment that reuses its buffer shows it as soon as there are two observations
         self._reuses = self._reuses or np.may_share_memory(obs, self._seen)
         self._seen = obs
         return obs.copy() if self._reuses else obs
 
-    def _finite(self, obs: Array) -> bool:
-        """Whether all numbers of encoded observations are."""
-        if self._layout is not None and self._layout.packed:
-            obs = self._layout.vector(obs)
-        return obs.dtype != np.float32 or bool(np.isfinite(obs).all())
-
     def _check_allowed(self, obs: Array, rows: Bools | None = None) -> None:
         """Refuse a mask that allows nothing, in rows (all of them) that are acted on."""
-        if self._layout is None or not self._layout.mask_size:
-            return
-        masks = self._layout.mask(obs)
-        stuck = forbids_all(masks if rows is None else masks | ~rows[:, None], self._choices)
-        if stuck is not None:
-            raise EnvError(
-                f"{where(self.name, stuck, self._steps)}: {MASK}: expected at least one allowed "
-                "action, found none: end the episode there, or allow an action that does nothing"
-            )
+        if self._layout is not None and self._layout.mask_size:
+            stuck, text = stuck_row(self._layout.mask(obs), self._choices, rows)
+            self._refuse(text, stuck)
 
     def _rewards(self, raw: Any) -> npt.NDArray[np.float32]:
         rewards = np.asarray(raw)
@@ -378,7 +378,7 @@ class Envs:
         if encoded.shape[1:] != obs.shape[1:]:
             shapes = f"expected shape {obs.shape[1:]}, found shape {encoded.shape[1:]}"
             self._refuse(f"final_obs: {shapes}")
-        if not self._finite(encoded):
+        if not all_finite(encoded, self._layout):
             raise not_finite(self.name, self._steps, final, encoded, "final_obs", rows)
         out = obs.copy()
         out[rows] = encoded
@@ -392,6 +392,6 @@ class Envs:
         out[done] = self._encode(raw, info, ~done, nobody)[done]
         return out
 
-    def _refuse(self, problem: str | None) -> None:
+    def _refuse(self, problem: str | None, index: int | None = None) -> None:
         if problem:
-            raise EnvError(f"{where(self.name, step=self._steps)}: {problem}")
+            raise EnvError(f"{where(self.name, index, self._steps)}: {problem}")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rillflow.policies.convolutions import Convolutions, image_encoder
 from rillflow.policies.heads import Headed
 from rillflow.policies.mlp import Layers
-from rillflow.policies.nature_cnn import Convolutions
 from rillflow.policies.spec import PolicySpec
 
 
@@ -68,6 +67,5 @@ class Combined(Headed):
 
 
 def image_trunk(spec: PolicySpec, space: object) -> Convolutions:
-    """The convolutions behind one image, as a policy of that image alone would have them."""
-    alone = replace(spec, observation_space=space, model="cnn", scale_observations=False)  # type: ignore[arg-type]
-    return Convolutions(alone)
+    """The convolutions behind one image."""
+    return image_encoder(space, features=spec.image_features, channels=spec.channels)

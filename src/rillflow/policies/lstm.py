@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from rillflow.policies.combined import CombinedTrunk
+from rillflow.policies.convolutions import Convolutions, convolutions_of
 from rillflow.policies.heads import Headed
 from rillflow.policies.mlp import Layers, vector_layers
-from rillflow.policies.nature_cnn import Convolutions
 from rillflow.policies.spec import PolicySpec
 
 
@@ -27,7 +27,7 @@ class Lstm(Headed):
         if spec.packed:
             self.trunk = CombinedTrunk(spec)
         else:
-            self.trunk = Convolutions(spec) if spec.image else vector_layers(spec)
+            self.trunk = convolutions_of(spec) if spec.image else vector_layers(spec)
         self.lstm = nn.LSTM(self.trunk.features, spec.lstm_size)
         self.add_heads(spec.lstm_size)
 

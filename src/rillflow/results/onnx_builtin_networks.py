@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rillflow.envs.layout import MASK, named
 from rillflow.policies.action_masks import RULED_OUT
+from rillflow.policies.image_scale import PixelScale, pixel_scale
 from rillflow.policies.normalizer import CLIP, Normalizer, moments_in
 from rillflow.policies.spec import PolicySpec
 from rillflow.results.optional_libraries import needs
@@ -91,7 +92,7 @@ class _Graph:
         """The observation, or its parts and the mask."""
         spec, kinds = self.spec, self.onnx.TensorProto
         if spec.layout is None:
-            kind = kinds.UINT8 if spec.image else kinds.FLOAT
+            kind = kinds.UINT8 if spec.observation_space.dtype == np.uint8 else kinds.FLOAT
             return [self.tensor("observation", kind, *spec.observation_shape)]
         parts = spec.layout.vectors.items()
         inputs = [self.tensor(named(path), kinds.FLOAT, *part.shape) for path, part in parts]
@@ -104,7 +105,7 @@ class _Graph:
     def _flat(self) -> str:
         """All numbers side by side."""
         if self.spec.layout is None:
-            return self.node("Flatten", "observation", axis=1)
+            return self.node("Flatten", self._floats(), axis=1)
         flat = [self.node("Flatten", named(path), axis=1) for path in self.spec.layout.vectors]
         return self.node("Concat", *flat, axis=1) if len(flat) > 1 else flat[0]
 
@@ -129,15 +130,37 @@ class _Graph:
         ends = (self.constant(name, np.float32(end)) for name, end in _ENDS.items())
         return self.node("Clip", x, *ends)
 
+    def _floats(self) -> str:
+        if self.spec.observation_space.dtype != np.uint8:
+            return "observation"
+        return self.node("Cast", "observation", to=self.onnx.TensorProto.FLOAT)
+
     def _image(self) -> str:
-        x = self.node("Cast", "observation", to=self.onnx.TensorProto.FLOAT)
-        if not self.spec.channels_first:
+        image, plan = self.spec.image, self.spec.convolutions
+        assert image is not None
+        x = self._floats()
+        if image.order == "last":
             x = self.node("Transpose", x, perm=[0, 3, 1, 2])
-        x = self.node("Div", x, self.constant("white", np.float32(255)))
-        for name, stride in (("trunk.conv1", 4), ("trunk.conv2", 2), ("trunk.conv3", 1)):
+        elif image.order == "none":
+            x = self.node("Unsqueeze", x, self.constant("channel_axis", np.array([1])))
+        if plan.pool > 1:
+            sides = [plan.pool, plan.pool]
+            x = self.node("AveragePool", x, kernel_shape=sides, strides=sides)
+        x = self._scaled(x, pixel_scale(self.spec.observation_space, image))
+        for number, layer in enumerate(plan.layers, start=1):
+            name = f"trunk.conv{number}"
             given = (x, self.weight(f"{name}.weight"), self.weight(f"{name}.bias"))
-            x = self.node("Relu", self.node("Conv", *given, strides=[stride, stride]))
+            pads = [*layer.padding, *layer.padding]
+            seen = self.node("Conv", *given, strides=[*layer.stride], pads=pads)
+            x = self.node("Relu", seen)
         return self.node("Relu", self.linear(self.node("Flatten", x, axis=1), "trunk.dense"))
+
+    def _scaled(self, x: str, scale: PixelScale) -> str:
+        if scale.white is not None:
+            return self.node("Div", x, self.constant("white", np.float32(scale.white)))
+        low, factor = (numbers[:, None, None] for numbers in (scale.low, scale.factor))
+        x = self.node("Sub", x, self.constant("darkest", low))
+        return self.node("Mul", x, self.constant("brightness", factor))
 
     def _lstm(self, features: str) -> str:
         """One step; the state [B, 2, size] is hidden on top of cell."""

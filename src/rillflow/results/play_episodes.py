@@ -53,8 +53,8 @@ def play_agents(
         count,
         trained.agents,
         seed=seed,
-        env_config=config.env_config,
-        action_masks=any(own.spec.masked for own in trained.policies.values()),
+        **config.env_settings
+        | {"action_masks": any(own.spec.masked for own in trained.policies.values())},
     )
     try:
         shares = {name: _Shares(envs.rows(name), episodes, count) for name in envs.groups}

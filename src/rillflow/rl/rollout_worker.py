@@ -35,8 +35,7 @@ class RolloutWorker(ActingWorker):
             config.env,
             config.num_envs_per_worker,
             seed=info.seed,
-            env_config=config.env_config,
-            action_masks=config.action_masks,
+            **config.env_settings,
         )
         if config.on_failure != "raise":
             self.envs.mend()

@@ -9,7 +9,7 @@ from typing import Any
 
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
-from rillflow.learning.config import RENAMED, AlgorithmConfig, replaced
+from rillflow.learning.config import AS_BEFORE, RENAMED, AlgorithmConfig, replaced
 from rillflow.learning.fault_settings import FAULT_SETTINGS
 from rillflow.runs.code_by_name import pointed_at
 from rillflow.runs.directory import RunDirectory
@@ -106,9 +106,8 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
     Code is saved by name, `module:name`, and found again by it. Settings that this version does
     not know are refused: the run would not be the same one.
     """
-    # version 0.2 knew no masks: what came as `action_mask` was numbers like any other
-    values: dict[str, Any] = {} if "action_masks" in saved else {"action_masks": False}
     defaults = {field.name: field for field in dataclasses.fields(kind)}
+    values: dict[str, Any] = {**AS_BEFORE}
     for name, value in saved.items():
         if value is None and name in RENAMED:
             continue  # as version 0.1 said that the algorithm's own is used
