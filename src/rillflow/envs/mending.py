@@ -28,8 +28,8 @@ class Mending:
     """Brings back what has failed, counts how often, and tells of some.
 
     Args:
-        begin: the first observations of a new episode of the copy with this index; with a seed, of
-            one that is made anew, where that is possible.
+        begin: the first observation and info of a new episode of the copy with this index; with a
+            seed, of one that is made anew, where that is possible.
         what: begins anew, as it is told.
         made_anew: whether that is the first thing to try, and not the last.
     """
@@ -60,7 +60,7 @@ class Mending:
         return new, texts
 
     def reset(self, index: int, error: EnvFailed, steps: int) -> Any:
-        """The first observation of a new episode of a copy that has raised.
+        """The first observation and info of a new episode of a copy that has raised.
 
         Args:
             index: of the copy.

@@ -112,6 +112,8 @@ class MultiAgentEnvs:
         if self.mending is None and again is not None:
             self.mending = Mending(self._begin_all, "its whole vector", made_anew=True)
             self.mending.seed = self._seed
+        self.shrunk: str | None = getattr(vector, "shrunk", None)
+        """what to tell of images that are smaller than the environment's, though nobody said so"""
 
     def rows(self, policy: str) -> int:
         """How many rows a policy's batch has: its agents times the copies."""
@@ -221,7 +223,7 @@ class MultiAgentEnvs:
         problem = mismatch(self._batched[agent], obs, key)
         if problem:
             raise EnvError(f"{where(self.name, step=self._steps)}: {problem}")
-        if not np.isfinite(obs).all():
+        if obs.dtype.kind == "f" and not np.isfinite(obs).all():
             raise not_finite(self.name, self._steps, obs, obs, key)
         return obs
 

@@ -1,23 +1,9 @@
-"""One uniform face over any Gymnasium vector environment.
-
-Gymnasium knows three ways to begin the next episode, and each hides the last observation of the
-old one somewhere else. Here all three say the same:
-
-    mode        what Gymnasium does                  what a `Step` says
-    NEXT_STEP   the step after the end only resets   its row is not `valid`; `next_obs` is None
-    SAME_STEP   `obs` is already the new episode's   `next_obs` holds the final observation
-    DISABLED    nothing; the caller resets           reset here, then as SAME_STEP
-
-A loop that keeps true transitions reads, in every mode:
-
-    step = envs.step(actions)
-    after = step.obs if step.next_obs is None else step.next_obs   # true next observations
-    keep = slice(None) if step.valid is None else step.valid       # rows that are transitions
-"""
+"""One uniform face over any Gymnasium vector environment; `step.py` says what a step of it is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,17 +14,22 @@ from rillflow.envs.checks import (
     EnvFailed,
     actions_mismatch,
     flags_mismatch,
-    found,
     mismatch,
     not_finite,
     raised,
     result_mismatch,
+    rewards_of,
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
+from rillflow.envs.frame_stack import FrameStack
+from rillflow.envs.info_masks import InfoMasks, stuck_row
+from rillflow.envs.layout import MASK, all_finite, layout_of
 from rillflow.envs.mending import Mending, close
-from rillflow.envs.spaces import Array, actions_of, is_box, observations_of
+from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
+from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
+from rillflow.envs.step import Step as Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,35 +39,6 @@ if TYPE_CHECKING:
 
 _STEP = ("observations", "rewards", "terminations", "truncations", "info")
 _ONE = np.float32(1)
-
-
-class Step(NamedTuple):
-    """What one vector step did; every array has one row per environment and is the caller's."""
-
-    obs: Array
-    """what to act on next"""
-    rewards: npt.NDArray[np.float32]
-    terminated: Bools
-    """the episode ended and nothing follows: its value is 0"""
-    truncated: Bools
-    """the episode was cut: its value is that of its true next observation"""
-    valid: Bools | None
-    """False where this step only began an episode and its action was ignored; None: all valid"""
-    next_obs: Array | None
-    """the true next observation of each step; None: it is `obs` in every valid row"""
-    cut: Bools | None = None
-    """where the environment failed in this step, which is no transition: the step before was the
-    last of its episode, cut there; None: nowhere"""
-
-    @property
-    def starts(self) -> Bools:
-        """Where `obs` is the first of an episode."""
-        if self.valid is None:
-            return self.terminated | self.truncated
-        starts: Bools = ~self.valid  # after the end comes the final observation, then a reset
-        if self.next_obs is not None:  # unless the next episode began within the step of the end
-            starts |= self.terminated | self.truncated
-        return starts
 
 
 class Envs:
@@ -97,6 +59,8 @@ class Envs:
         name: str,
         seed: int = 0,
         clip_rewards: bool = False,
+        preprocessing: Preprocessing | None = None,
+        action_masks: bool = True,
         again: Callable[[], Any] | None = None,
     ) -> None:
         self.name = name
@@ -108,11 +72,27 @@ class Envs:
         self._seed = seed & 0x3FFFFFFF  # native environments take 32 signed bits, and count up
         self._clip_rewards = clip_rewards
         self._mode = autoreset_mode(vector, name)
-        self._observations = observations_of(vector.single_observation_space, name)
         self._actions = actions_of(vector.single_action_space, name)
+        self._choices = choices_of(self._actions.space) if action_masks else ()
+        self._how = preprocessing or Preprocessing()
+        seen = observations_of(vector.single_observation_space, name, sum(self._choices))
+        self._observations = preprocessed(seen, self._how, name)
+        self.shrunk = shrunk_by_default(seen.space, self._how)
+        """what to tell of images that are smaller than the environment's, though nobody said so"""
+        self._stack = None
+        if self._how.frame_stack > 1:
+            space = self._observations.space
+            self._stack = FrameStack(space, self._how.frame_stack, self._how.image(space))
+        self._layout = layout_of(self._observations.space)
+        self._masks: InfoMasks | None = None
+        """reads masks of actions in infos; None: there are none"""
+        masked = self._layout is not None and self._layout.mask_size > 0
+        self._looked = masked or not self._choices
+        """whether it is known where masks of actions are, if anywhere"""
+        self._first: Any = None
+        """of the first reset, if it was made to look for masks"""
         self._state = state_of(vector)
-        self._mends = hasattr(vector, "mending")
-        self._again = again
+        self._mends, self._again = hasattr(vector, "mending"), again
         self.mending: Mending | None = vector.mending if self._mends else None
         """what begins anew after it has raised; None: nothing can"""
         if self.mending is None and again is not None:
@@ -134,8 +114,12 @@ class Envs:
 
     @property
     def observation_space(self) -> Box:
-        """Of one environment: float32, or uint8 for an image."""
-        return self._observations.space
+        """Of one environment: float32, or uint8 for an image; a first reset tells of masks."""
+        if not self._looked:
+            with suppress(EnvError):  # told by the reset that is asked for
+                self._first = self._call_reset(seed=self._seed)
+                self._look(self._first[1])
+        return self._observations.space if self._stack is None else self._stack.space
 
     @property
     def action_space(self) -> Space[Any]:
@@ -157,12 +141,36 @@ class Envs:
         return self._reset(None if self._seeded else self._seed)
 
     def _reset(self, seed: int | None) -> Array:
-        raw = self._call_reset(seed=seed)
+        first, self._first = self._first, None
+        made = first is not None and not self._seeded and seed == self._seed
+        raw, info = first if made else self._call_reset(seed=seed)
+        self._look(info)
         self._seeded = True
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
-        self.obs = self._encode(raw).copy()
+        self.obs = self._encode(raw, info).copy()
+        if self._stack is not None:
+            self.obs = self._stack.begin(self.obs)
+        self._check_allowed(self.obs)
         return self.obs
+
+    def _look(self, info: dict[str, Any]) -> None:
+        """See from the first reset whether infos hold masks of actions."""
+        if self._looked:
+            return
+        self._looked = True
+        if MASK not in info:
+            return
+        space = self.vector.single_observation_space
+        masks = InfoMasks(self._choices, self.num_envs)
+        read = masks.read(info)
+        self._refuse(read if isinstance(read, str) else None)
+        self._masks = masks
+        seen = observations_of(space, self.name, sum(self._choices), masked=True)
+        self._observations = preprocessed(seen, self._how, self.name)
+        self._layout = layout_of(self._observations.space)
+        if hasattr(self.vector, "keeps_masks"):
+            self.vector.keeps_masks = True
 
     def _call_reset(self, **arguments: Any) -> Any:
         try:
@@ -172,7 +180,7 @@ class Envs:
         except Exception as error:
             raise raised(error, "reset", self.name) from error
         self._refuse(result_mismatch(result, ("observations", "info"), "reset"))
-        return result[0]
+        return result
 
     def step(self, actions: Array) -> Step:
         """Act once in every environment."""
@@ -187,24 +195,17 @@ class Envs:
         if type(result) is not tuple or len(result) != 5 or type(result[4]) is not dict:
             self._refuse(result_mismatch(result, _STEP, "step"))
         raw, raw_rewards, terminated, truncated, info = result
-        obs = self._encode(raw)
-        rewards = self._rewards(raw_rewards)
         self._check_flags(terminated, "terminated")
         self._check_flags(truncated, "truncated")
+        obs = self._encode(raw, info, terminated, truncated)
+        rewards = rewards_of(raw_rewards, self.num_envs, self.name, self._steps)
         if self._reuses:
             terminated, truncated = terminated.copy(), truncated.copy()
         done = terminated | truncated
         ended = b"\1" in done.tobytes()  # several times faster than `any` of NumPy
         valid, next_obs, cut = None, None, None
         if self._mode == "NextStep":
-            valid = ~self._was_done
-            if self._mends and self.vector.failed is not None:
-                failed = self.vector.failed
-                valid, cut = valid & ~failed, valid & failed
-                self._episodes.forget(failed)
-            if self._ended:
-                rewards *= valid  # the reward of a step that only resets is no reward
-            self._was_done, self._ended = done, ended
+            valid, cut = self._next_step(done, ended, rewards)
         else:
             next_obs = obs
             if ended and self._mode == "SameStep":
@@ -212,13 +213,34 @@ class Envs:
             elif ended:
                 obs = self._begin(obs, done)
             self._was_done = done
+        self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
+        if self._stack is not None:
+            obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
+        self._count(rewards, valid, done, ended)
+        self.obs = obs
+        return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
+
+    def _count(
+        self, rewards: npt.NDArray[np.float32], valid: Bools | None, done: Bools, ended: bool
+    ) -> None:
+        """Note the environment's own rewards; what is learned from is clipped afterwards."""
         self._episodes.count(rewards, valid)
         if ended:
             self._episodes.end(done)
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
-        self.obs = obs
-        return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
+
+    def _next_step(self, done: Bools, ended: bool, rewards: Array) -> tuple[Bools, Bools | None]:
+        """Which rows are transitions, and which of them the environment cut by failing."""
+        valid, cut = ~self._was_done, None
+        if self._mends and self.vector.failed is not None:
+            failed = self.vector.failed
+            valid, cut = valid & ~failed, valid & failed
+            self._episodes.forget(failed)
+        if self._ended:
+            rewards *= valid  # the reward of a step that only resets is no reward
+        self._was_done, self._ended = done, ended
+        return valid, cut
 
     def to_env_actions(self, actions: Array) -> Array:
         """A policy's actions as the environment takes them: clipped, counted from its start."""
@@ -252,19 +274,22 @@ class Envs:
         if self.mending is None or self._mends:
             raise failure from error
         try:
-            raw = self.mending.reset(0, failure, self._steps)
+            raw, info = self.mending.reset(0, failure, self._steps)
         except EnvFailed as last:
             raise last from error
         cut, nowhere = ~self._was_done, np.zeros(self.num_envs, bool)
         self._was_done, self._ended = nowhere.copy(), False
         self._episodes.begin()
-        obs = self.obs = self._encode(raw).copy()
-        following = None if self._mode == "NextStep" else obs
-        rewards = np.zeros(self.num_envs, np.float32)
-        return Step(obs, rewards, nowhere, nowhere.copy(), nowhere.copy(), following, cut)
+        obs = self._encode(raw, info).copy()
+        if self._stack is not None:
+            obs = self._stack.begin(obs)
+        self._check_allowed(obs)
+        self.obs = obs
+        next_obs, rewards = None if self.skips_steps else obs, np.zeros(self.num_envs, np.float32)
+        return Step(obs, rewards, nowhere, nowhere.copy(), nowhere.copy(), next_obs, cut)
 
     def _begin_all(self, index: int, seed: int | None) -> Any:
-        """The first observations of another vector in the place of this one."""
+        """The first observations and info of another vector in the place of this one."""
         assert self._again is not None
         close(self.vector)  # before the next one is made: it may hold memory, processes, a port
         self.vector = vector = self._again()
@@ -305,6 +330,8 @@ class Envs:
                 self.vector.reset(seed=self._seed)
             self._state.set(state["env"])
             self._seeded, self.obs = True, state["obs"].copy()
+            if self._stack is not None:
+                self._stack.restore(state["obs"])
 
     def close(self) -> None:
         """Let the environments go; safe to call twice."""
@@ -312,27 +339,32 @@ class Envs:
             self._closed = True
             self.vector.close()
 
-    def _encode(self, raw: Any) -> Array:
-        """A raw batch, checked and turned into an array that no later step will overwrite."""
+    def _encode(self, raw: Any, info: dict[str, Any], *ends: Bools) -> Array:
+        """A raw batch, checked and turned into an array that no later step will overwrite.
+
+        Where episodes ended (`ends`) no mask is needed, unless a new one has begun there.
+        """
         if type(raw) is not np.ndarray or (raw.shape, raw.dtype) != self._expected:
             self._refuse(mismatch(self.vector.observation_space, raw))
-        obs = self._observations.encode(raw)
-        if obs.dtype == np.float32 and not np.isfinite(obs).all():
+        if self._masks is None:
+            obs = self._observations.encode(raw)
+        else:
+            last = ends and self._mode != "SameStep"
+            masks = self._masks.read(info, ~(ends[0] | ends[1]) if last else None)
+            self._refuse(masks if isinstance(masks, str) else None)
+            obs = self._observations.encode(raw, masks)
+        if not all_finite(obs, self._layout):
             raise not_finite(self.name, self._steps, raw, obs)
         # an environment that reuses its buffer shows it as soon as there are two observations
         self._reuses = self._reuses or np.may_share_memory(obs, self._seen)
         self._seen = obs
         return obs.copy() if self._reuses else obs
 
-    def _rewards(self, raw: Any) -> npt.NDArray[np.float32]:
-        rewards = np.asarray(raw)
-        if rewards.shape != (self.num_envs,) or rewards.dtype.kind not in "fiub":
-            expected = f"numbers of shape ({self.num_envs},)"
-            self._refuse(f"rewards: expected {expected}, found {found(raw)}")
-        out = rewards.astype(np.float32)
-        if not np.isfinite(out).all():
-            raise not_finite(self.name, self._steps, rewards, out, "reward")
-        return out
+    def _check_allowed(self, obs: Array, rows: Bools | None = None) -> None:
+        """Refuse a mask that allows nothing, in rows (all of them) that are acted on."""
+        if self._layout is not None and self._layout.mask_size:
+            stuck, text = stuck_row(self._layout.mask(obs), self._choices, rows)
+            self._refuse(text, stuck)
 
     def _check_flags(self, flags: Any, name: str) -> None:
         if type(flags) is not np.ndarray or (flags.shape, flags.dtype) != self._flags:
@@ -343,11 +375,12 @@ class Envs:
         rows = np.flatnonzero(done)
         final = final_observations(self.vector.single_observation_space, info, rows)
         self._refuse(missing_final(info) if final is None else None)
-        encoded = self._observations.encode(final)
+        masks = () if self._masks is None else (self._masks.final(info, rows),)
+        encoded = self._observations.encode(final, *masks)
         if encoded.shape[1:] != obs.shape[1:]:
             shapes = f"expected shape {obs.shape[1:]}, found shape {encoded.shape[1:]}"
             self._refuse(f"final_obs: {shapes}")
-        if not np.isfinite(encoded).all():
+        if not all_finite(encoded, self._layout):
             raise not_finite(self.name, self._steps, final, encoded, "final_obs", rows)
         out = obs.copy()
         out[rows] = encoded
@@ -355,11 +388,12 @@ class Envs:
 
     def _begin(self, obs: Array, done: Bools) -> Array:
         """`obs` with the rows of ended episodes replaced by the first of their next ones."""
-        raw = self._call_reset(options={"reset_mask": done.copy()})
+        raw, info = self._call_reset(options={"reset_mask": done.copy()})
         out = obs.copy()
-        out[done] = self._encode(raw)[done]
+        nobody = np.zeros(self.num_envs, bool)
+        out[done] = self._encode(raw, info, ~done, nobody)[done]
         return out
 
-    def _refuse(self, problem: str | None) -> None:
+    def _refuse(self, problem: str | None, index: int | None = None) -> None:
         if problem:
-            raise EnvError(f"{where(self.name, step=self._steps)}: {problem}")
+            raise EnvError(f"{where(self.name, index, self._steps)}: {problem}")

@@ -42,7 +42,7 @@ class MultiAgentWorker:
             config.policy_mapping,
             policies=config.policies,
             seed=info.seed,
-            env_config=config.env_config,
+            **config.env_settings,
         )
         if next(iter(settings.values())).on_failure != "raise":
             self.envs.mend()
