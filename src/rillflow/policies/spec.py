@@ -24,6 +24,7 @@ from rillflow.policies.actions import Actions, actions_of
 from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
 from rillflow.policies.image_scale import FAR
 from rillflow.policies.normalizer import buffer_shapes
+from rillflow.policies.scaling_checks import check_normalize, check_scale
 
 Shape = tuple[int, ...]
 
@@ -359,9 +360,9 @@ def _check_observations(spec: PolicySpec) -> None:
             f"a policy takes observations of a Box, found {space}: encode them as one vector first"
         )
     if spec.scale_observations:
-        _check_scale(spec)
+        check_scale(spec)
     if spec.normalize_observations:
-        _check_normalize(spec)
+        check_normalize(spec)
     if not isinstance(spec.model, str):
         return  # your own network may take any array
     if spec.layout is not None:
@@ -388,31 +389,3 @@ def _check_parts(spec: PolicySpec) -> None:
         raise BuildError(
             f"model='cnn' takes images, and there are none in {spec.layout}: use model='mlp'"
         )
-
-
-def _check_scale(spec: PolicySpec) -> None:
-    if not isinstance(spec.model, str) or spec.image:
-        who = "images, whose pixels are always scaled" if spec.image else "a network of your own"
-        raise BuildError(f"scale_observations=True is for vectors, not for {who}: leave it out")
-    scale = spec.observation_scale
-    if scale is not None and not scale[0].any() and (scale[1] == 1).all():
-        raise BuildError(
-            f"scale_observations=True scales what has bounds, and {spec.observation_space} has none"
-            " beside -1 and 1: leave it out, or wrap the environment in one that scales"
-        )
-
-
-def _check_normalize(spec: PolicySpec) -> None:
-    if spec.scale_observations:
-        raise BuildError(BOTH_SCALED)
-    if spec.image or spec.packed:
-        raise BuildError(
-            "normalize_observations=True is for vectors, not for images, whose pixels are always "
-            f"scaled, found {spec.observation_space}: leave it out"
-        )
-
-
-BOTH_SCALED = (
-    "normalize_observations=True measures what scale_observations=True takes from the bounds of "
-    "the space: set one of the two to False (an environment's own settings may have the second)"
-)
