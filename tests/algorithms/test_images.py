@@ -32,10 +32,11 @@ DQN: dict[str, Any] = {**SMALL, "learning_starts": 32, "train_batch_size": 16}
         ("ppo", PPO),
         ("ppo", {**PPO, "frame_stack": 3, "resize": 6}),
         ("ppo", {**PPO, "model": "mlp"}),
+        ("ppo", {**PPO, "model": "mlp", "normalize_observations": True, "framework": "torch"}),
         ("dqn", DQN),
         ("impala", {**SMALL, "train_batch_size": 64, "model": "lstm", "lstm_size": 8}),
     ],
-    ids=["ppo", "stacked", "flat", "dqn", "lstm"],
+    ids=["ppo", "stacked", "flat", "flat-normalized", "dqn", "lstm"],
 )
 def test_boolean_planes_train_and_play(
     algorithm: str, settings: dict[str, Any], tmp_path: Path

@@ -44,7 +44,7 @@ class PreprocessedAgents:
         spaces = (
             (self.observation_space(a), self.vector.observation_space(a)) for a in self.agents
         )
-        return any(seen is not own for seen, own in spaces)
+        return any(seen != own for seen, own in spaces)
 
     def observation_space(self, agent: str) -> Box:
         """Of one copy, as a policy sees it."""

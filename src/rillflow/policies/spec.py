@@ -22,6 +22,7 @@ from rillflow.images import CHANNELS, Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
 from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
 from rillflow.policies.image_scale import FAR
+from rillflow.policies.normalizer import buffer_shapes
 
 Shape = tuple[int, ...]
 
@@ -74,6 +75,9 @@ class PolicySpec:
     """cells of the lstm"""
     scale_observations: bool = False
     """whether the network sees vectors scaled: what their space bounds from -1 to 1"""
+    normalize_observations: bool = False
+    """whether it sees observations by their running mean and standard deviation, which are buffers
+    of the network; with a model of your own, that is what the module is called with"""
 
     def __post_init__(self) -> None:
         _check_choices(self)
@@ -116,7 +120,7 @@ class PolicySpec:
     def _whole_pixels(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """The scale of images that are seen flat: bytes become numbers from 0 to 1."""
         space: Any = self.observation_space
-        if space.dtype != np.uint8 or self.image is not None:
+        if space.dtype != np.uint8 or self.image is not None or self.normalize_observations:
             return None
         size, white = self.observation_size, max(1.0, float(space.high.max()))
         return np.zeros(size, np.float32), np.full(size, 1 / white, np.float32)
@@ -208,10 +212,20 @@ class PolicySpec:
         return shapes
 
     @cached_property
+    def buffer_shapes(self) -> dict[str, Shape]:
+        """Names and shapes of what is no parameter, and travels with the weights all the same."""
+        return buffer_shapes(self.observation_shape) if self.normalize_observations else {}
+
+    @cached_property
+    def weight_shapes(self) -> dict[str, Shape]:
+        """Names and shapes of all that travels of an mlp: parameters and buffers."""
+        return self.parameter_shapes | self.buffer_shapes
+
+    @cached_property
     def acting_names(self) -> tuple[str, ...]:
         """The weights of an mlp that decide what it does; an actor needs no others."""
         critic = () if self.dueling else ("value_head.",)
-        return tuple(n for n in self.parameter_shapes if not n.startswith(("critic.", *critic)))
+        return tuple(n for n in self.weight_shapes if not n.startswith(("critic.", *critic)))
 
     def _layers(self, name: str) -> dict[str, Shape]:
         shapes: dict[str, Shape] = {}
@@ -308,6 +322,8 @@ def _check_observations(spec: PolicySpec) -> None:
         )
     if spec.scale_observations:
         _check_scale(spec)
+    if spec.normalize_observations:
+        _check_normalize(spec)
     if not isinstance(spec.model, str):
         return  # your own network may take any array
     if space.dtype != np.uint8 and not np.issubdtype(space.dtype, np.floating):
@@ -332,3 +348,19 @@ def _check_scale(spec: PolicySpec) -> None:
             f"scale_observations=True scales what has bounds, and {spec.observation_space} has none"
             " beside -1 and 1: leave it out, or wrap the environment in one that scales"
         )
+
+
+def _check_normalize(spec: PolicySpec) -> None:
+    if spec.scale_observations:
+        raise BuildError(BOTH_SCALED)
+    if spec.image:
+        raise BuildError(
+            "normalize_observations=True is for vectors, not for images, whose pixels are always "
+            f"scaled, found {spec.observation_space}: leave it out"
+        )
+
+
+BOTH_SCALED = (
+    "normalize_observations=True measures what scale_observations=True takes from the bounds of "
+    "the space: set one of the two to False (an environment's own settings may have the second)"
+)
