@@ -165,7 +165,7 @@ def test_agents_that_share_a_policy_see_large_images_small() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algorithm", "steps", "settings"), [("ppo", 60_000, {}), ("dqn", 30_000, {})]
+    ("algorithm", "steps", "settings"), [("ppo", 40_000, {}), ("dqn", 30_000, {})]
 )
 def test_a_ball_is_caught(algorithm: str, steps: int, settings: dict[str, Any]) -> None:
     """A policy that does not look catches one ball in ten: a mean return of -0.8."""
