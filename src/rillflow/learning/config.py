@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rillflow.callables import label_of
+from rillflow.envs.layout import layout_of
 from rillflow.envs.preprocessing import Preprocessing, Resize
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
@@ -81,6 +82,8 @@ class AlgorithmConfig(metaclass=_Settings):
     """whether images of three colours become grey"""
     frame_stack: int = 1
     """how many observations, the newest and those before it, the policy sees as one"""
+    action_masks: bool = True
+    """whether masks of actions, in observations or infos under `action_mask`, rule actions out"""
     num_workers: int = 2
     """rollout workers; 0: one in the driver itself"""
     num_envs_per_worker: int = 32
@@ -170,7 +173,11 @@ class AlgorithmConfig(metaclass=_Settings):
     @property
     def env_settings(self) -> dict[str, Any]:
         """What environments are made with, beside their name and number."""
-        return {"env_config": self.env_config, "preprocessing": self.preprocessing}
+        return {
+            "env_config": self.env_config,
+            "preprocessing": self.preprocessing,
+            "action_masks": self.action_masks,
+        }
 
     def learning_rate(self, updates: int) -> float:
         """For the optimiser step that follows so many others."""
@@ -188,8 +195,8 @@ class AlgorithmConfig(metaclass=_Settings):
                 activation=self.activation,  # type: ignore[arg-type]
                 lstm_size=self.lstm_size,
                 scale_observations=self.scale_observations,
-                channels=getattr(observation_space, "channels", self.channels),
                 normalize_observations=self.normalize_observations,
+                channels=getattr(observation_space, "channels", self.channels),
                 model=self.model or _usual_model(observation_space, self.channels),
             )
             return schedules.at_first(self).modules(spec).acting
@@ -254,7 +261,6 @@ class AlgorithmConfig(metaclass=_Settings):
             wrong.append(f"adam_epsilon must be above 0, got {self.adam_epsilon!r}")
         if self.final_lr is not None and not self.final_lr >= 0:
             wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
-        wrong += self.preprocessing.problems()
         # `target_kl` and `vf_clip_param` of algorithms that have them
         for name in ("grad_clip", "grad_clip_value", "target_kl", "vf_clip_param"):
             limit = getattr(self, name, None)
@@ -262,6 +268,7 @@ class AlgorithmConfig(metaclass=_Settings):
                 wrong.append(f"{name} must be above 0, or None, got {limit!r}")
         if self.normalize_observations and self.scale_observations:
             wrong.append(BOTH_SCALED)
+        wrong += self.preprocessing.problems()
         wrong += fault_settings.problems(self)
         return wrong
 
@@ -330,6 +337,9 @@ def refused(kind: type, problems: list[str]) -> BuildError:
 
 
 def _usual_model(observation_space: Any, channels: Channels) -> Literal["cnn", "mlp"]:
+    layout = layout_of(observation_space)
+    if layout is not None:
+        return "cnn" if layout.packed else "mlp"
     return "mlp" if image_in(observation_space, channels) is None else "cnn"
 
 
@@ -365,7 +375,7 @@ def tuned(settings: type, env: Any) -> dict[str, Any]:
     return {}
 
 
-AS_BEFORE: dict[str, Any] = {"resize": None}
+AS_BEFORE: dict[str, Any] = {"resize": None, "action_masks": False}
 """what was done in runs of versions that had no such setting"""
 
 RENAMED = {"loss": "update", "postprocess": "prepare"}
