@@ -43,6 +43,10 @@ SPECS: dict[str, dict[str, Any]] = {
         "normalize_observations": True,
         "head": "q",
     },
+    "normalized-pixels": {
+        "observation_space": Box(0, 255, (3, 3, 1), np.uint8),
+        "normalize_observations": True,
+    },
     "lstm-normalized": {"normalize_observations": True, "model": "lstm", "lstm_size": 16},
     "q": {"head": "q"},
     "dueling": {"head": "q", "dueling": True},

@@ -136,7 +136,10 @@ class PolicySpec:
         """What is subtracted from flat observations, and what they are multiplied by then.
 
         Numbers that have no bounds, or such that no observation comes near them, stay as they are.
+        So do all where a normaliser measures them.
         """
+        if self.normalize_observations:
+            return None
         if not self.scale_observations:
             return self._whole_pixels()
         space: Any = self.observation_space
