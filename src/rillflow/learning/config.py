@@ -28,11 +28,12 @@ class _Settings(type):
     """Classes of settings: what is not given is what suits the environment, or the default."""
 
     def __call__(cls, **values: Any) -> Any:
+        values = current(values)
         known = {field_.name for field_ in dataclasses.fields(cls)}  # type: ignore[arg-type]
         wrong = [_unknown(name, known) for name in values if name not in known]
         if wrong:
             raise refused(cls, wrong)
-        settings = super().__call__(**{**tuned(cls, values.get("env")), **values})
+        settings = super().__call__(**{**suiting(cls, values), **values})
         settings.validate()
         return settings
 
@@ -99,10 +100,12 @@ class AlgorithmConfig(metaclass=_Settings):
     scale_observations: bool = False
     """whether the network sees what the observation space bounds scaled to -1 ... 1"""
     model: Any = None
-    """mlp, cnn, lstm, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn
-    for images, an mlp for anything else"""
-    lstm_size: int = 128
-    """cells, if the model is an lstm"""
+    """mlp, cnn, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn for
+    images, an mlp for anything else"""
+    memory: Literal["lstm", "gru"] | None = None
+    """cells above the model, which remember the episode; None: each observation stands alone"""
+    memory_size: int = 128
+    """how many cells, if there is a memory"""
     num_gpus: int = 0
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
@@ -138,7 +141,8 @@ class AlgorithmConfig(metaclass=_Settings):
                 action_space=action_space,
                 hidden=tuple(self.hidden),
                 activation=self.activation,  # type: ignore[arg-type]
-                lstm_size=self.lstm_size,
+                memory=self.memory,
+                memory_size=self.memory_size,
                 scale_observations=self.scale_observations,
                 model=self.model or _usual_model(observation_space),
             )
@@ -154,6 +158,16 @@ class AlgorithmConfig(metaclass=_Settings):
     def explorer(self) -> Explorer:
         """How workers choose actions."""
         return self.algorithm.explorer(self)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the policy has a memory, of ours or in a network of the user's own."""
+        return _remembers(self.model, self.memory)
+
+    @property
+    def lstm_size(self) -> int:
+        """The cells of the memory, as version 0.1 called them."""
+        return self.memory_size
 
     @property
     def fragment_steps(self) -> int:
@@ -219,6 +233,7 @@ class AlgorithmConfig(metaclass=_Settings):
 def replaced(config: D, values: Mapping[str, Any]) -> D:
     """The same settings but for these; every unknown name is told at once."""
     settings: Any = config
+    values = current(values)
     known = {field_.name for field_ in dataclasses.fields(settings)}
     wrong = [_unknown(name, known) for name in values if name not in known]
     if wrong:
@@ -272,6 +287,41 @@ def tuned(settings: type, env: Any) -> dict[str, Any]:
             if name in table:
                 return dict(table[name])
     return {}
+
+
+def suiting(settings: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What suits the environment best, and above it what a memory needs, if there is one."""
+    suits = tuned(settings, values.get("env"))
+    if "model" in values and "memory" not in values:
+        suits.pop("memory", None)  # a model that is named is that model, and nothing above it
+    both = {**suits, **values}
+    if _remembers(both.get("model"), both.get("memory")):
+        suits |= tuned(settings, MEMORY)
+    return suits
+
+
+def _remembers(model: Any, memory: Any) -> bool:
+    return memory is not None or model == "lstm" or getattr(model, "state_shape", None) is not None
+
+
+MEMORY = "memory"
+"""under which an algorithm's `tuned` has what it is best given with a policy that remembers"""
+
+SAME = {"lstm_size": "memory_size"}
+"""older names of settings that mean the same"""
+
+
+def current(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under their names of today.
+
+    >>> current({"lstm_size": 64})
+    {'memory_size': 64}
+    """
+    renamed = {SAME.get(name, name): value for name, value in values.items()}
+    if len(renamed) < len(values):
+        old = next(name for name in values if name in SAME)
+        raise BuildError(f"{old} is an older name of {SAME[old]}: give one of the two.")
+    return renamed
 
 
 RENAMED = {"loss": "update", "postprocess": "prepare"}

@@ -150,11 +150,12 @@ def described(network: Description) -> str:
     if not isinstance(network, PolicySpec):
         return str(network)
     head = ("dueling " if network.dueling else "") + _HEADS[network.head]
-    if network.model == "mlp":
+    if network.plain:
         sizes = (network.observation_size, *network.hidden, network.width)
         return f"{head}, {' x '.join(map(str, sizes))}"
     model = network.model if isinstance(network.model, str) else "a network of your own"
-    return f"{head} on {model}"
+    above = "" if network.memory is None else f"{network.memory} of {network.memory_size} on "
+    return f"{head} on {above}{model}"
 
 
 def _torch_steps(spec: PolicySpec, config: AlgorithmConfig) -> list[Step]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.experience.batch import SampleBatch
+from rillflow.experience.batch import STATE, SampleBatch
 from rillflow.experience.transitions import transitions
 from rillflow.learning import losses
 from rillflow.learning.update import Rows
@@ -27,7 +27,8 @@ def actor_critic_rows(policy: Any, batch: Mapping[str, Any], gamma: float, lam: 
     """Generalised advantages and value targets of a time-major batch, as flat rows.
 
     Values of all observations, and of the true next ones, come from one pass over the network.
-    Steps that only reset an environment are left out.
+    Steps that only reset an environment are left out. Of a policy that remembers rows stay in their
+    sequences, [T, B]: with the `state` before them, `starts`, and `valid` where not all are steps.
     """
     before, after = policy.values_of_fragments(batch)
     ended = batch["terminated"] | batch["truncated"]
@@ -44,6 +45,9 @@ def actor_critic_rows(policy: Any, batch: Mapping[str, Any], gamma: float, lam: 
         "advantages": advantages,
         "targets": targets,
     }
+    if policy.spec.recurrent:
+        kept = ("starts", STATE) if valid is None or valid.all() else ("starts", STATE, "valid")
+        return Rows(columns | {name: batch[name] for name in kept})
     flat = {name: flattened(column) for name, column in columns.items()}
     if valid is not None and not valid.all():
         chosen = flattened(valid)

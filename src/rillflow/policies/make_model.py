@@ -7,12 +7,13 @@ from torch import Tensor, nn
 
 from rillflow.errors import BuildError
 from rillflow.policies.initial import weights_at_first
-from rillflow.policies.lstm import Lstm
 from rillflow.policies.mlp import Mlp
 from rillflow.policies.nature_cnn import NatureCnn
+from rillflow.policies.recurrent import Recurrent
 from rillflow.policies.spec import PolicySpec
 
-MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": NatureCnn, "lstm": Lstm}
+MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": NatureCnn}
+"""built-in networks without memory"""
 
 
 def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
@@ -25,13 +26,19 @@ def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would reach for the GPUs
         if not isinstance(spec.model, str):
             return _own_model(spec)
-        model = MODELS[spec.model](spec)
+        model = built_in(spec)
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     weights = weights_at_first(spec, shapes, seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(weights[name]))
     return model
+
+
+def built_in(spec: PolicySpec) -> nn.Module:
+    """The network of a spec as torch begins it."""
+    assert isinstance(spec.model, str), "a network of the user's own is made by the user"
+    return Recurrent(spec) if spec.memory is not None else MODELS[spec.model](spec)
 
 
 def _own_model(spec: PolicySpec) -> nn.Module:

@@ -57,23 +57,28 @@ class PolicySpec:
     activation: Literal["tanh", "relu"] = "tanh"
     """of the layers behind a vector; those behind an image use relu"""
     model: Literal["mlp", "cnn", "lstm"] | Callable[[PolicySpec], Any] = "mlp"
-    """the network; an lstm has convolutions below it if observations are images"""
+    """the network; "lstm" is the older way to ask for `memory="lstm"` above an mlp or a cnn"""
+    memory: Literal["lstm", "gru"] | None = None
+    """cells above the network's layers, which remember the episode; None: it has none"""
     head: Literal["actor_critic", "q", "squashed_gaussian", "deterministic"] = "actor_critic"
     """a distribution over actions and a value; one value per action; or continuous actions within
     their bounds, drawn or not, without a value"""
     dueling: bool = False
     """q values as a value plus advantages (Wang et al. 2015, arXiv:1511.06581)"""
     shared: bool = False
-    """one trunk for the actor and the critic of an mlp; a cnn or an lstm always has one"""
+    """one trunk for the actor and the critic of an mlp; a cnn and what remembers always have one"""
     image_features: int = 512
     """width of the layer behind the convolutions"""
-    lstm_size: int = 128
-    """cells of the lstm"""
+    memory_size: int = 128
+    """cells of the memory"""
     scale_observations: bool = False
     """whether the network sees vectors scaled: what their space bounds from -1 to 1"""
 
     def __post_init__(self) -> None:
         _check_choices(self)
+        if self.model == "lstm":  # from here on a network and its memory are two choices
+            object.__setattr__(self, "model", "cnn" if self.image else "mlp")
+            object.__setattr__(self, "memory", "lstm")
         _check_sizes(self)
         _check_head(self)
         _check_observations(self)
@@ -125,8 +130,10 @@ class PolicySpec:
     @property
     def state_shape(self) -> Shape | None:
         """Of the recurrent state of one environment; None if there is none."""
-        if self.model == "lstm":
-            return (2, self.lstm_size)
+        if self.memory == "lstm":
+            return (2, self.memory_size)
+        if self.memory == "gru":
+            return (self.memory_size,)
         shape = None if isinstance(self.model, str) else getattr(self.model, "state_shape", None)
         return None if shape is None else tuple(shape)
 
@@ -134,6 +141,21 @@ class PolicySpec:
     def recurrent(self) -> bool:
         """Whether the policy remembers."""
         return self.state_shape is not None
+
+    @property
+    def lstm_size(self) -> int:
+        """The cells of the memory, as version 0.1 called them."""
+        return self.memory_size
+
+    @property
+    def plain(self) -> bool:
+        """Whether the network is layers alone: what NumPy computes, and acts with."""
+        return self.model == "mlp" and self.memory is None
+
+    @property
+    def network(self) -> str:
+        """The network in a word, for messages: 'mlp', or lstm on 'cnn'."""
+        return repr(self.model) if self.memory is None else f"{self.memory} on {self.model!r}"
 
     @property
     def has_value(self) -> bool:
@@ -165,14 +187,14 @@ class PolicySpec:
     @property
     def has_critic(self) -> bool:
         """Whether the value has a trunk of its own."""
-        return self.model == "mlp" and self.head == "actor_critic" and not self.shared
+        return self.plain and self.head == "actor_critic" and not self.shared
 
     @cached_property
     def parameter_shapes(self) -> dict[str, Shape]:
         """Names and shapes of the weights of an mlp."""
-        if self.model != "mlp":
+        if not self.plain:
             raise BuildError(
-                "only the weights of model='mlp' follow from the spec; "
+                "only the weights of model='mlp' without memory follow from the spec; "
                 "for any other network build it: TorchPolicy(spec).get_weights()"
             )
         shapes = self._layers("trunk")
@@ -221,6 +243,25 @@ def _check_choices(spec: PolicySpec) -> None:
         if name == "model" and not isinstance(found, str):
             hint = ", or a function that takes the spec and returns a torch.nn.Module"
         raise BuildError(f"{name} must be one of {', '.join(valid)}, got {found!r}{hint}")
+    _check_memory(spec)
+
+
+def _check_memory(spec: PolicySpec) -> None:
+    kinds = ("lstm", "gru")
+    if spec.memory is not None and spec.memory not in kinds:
+        near = get_close_matches(str(spec.memory), kinds, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise BuildError(f"memory must be one of lstm, gru, or None, got {spec.memory!r}{hint}")
+    if spec.model == "lstm" and spec.memory == "gru":
+        raise BuildError(
+            "model='lstm' is an older way to write memory='lstm', found memory='gru' beside it: "
+            "leave model out"
+        )
+    if spec.memory is not None and not isinstance(spec.model, str):
+        raise BuildError(
+            f"memory={spec.memory!r} goes above the built-in networks, found a network of your own:"
+            " let it remember by itself (an attribute state_shape), or leave memory out"
+        )
 
 
 def _check_sizes(spec: PolicySpec) -> None:
@@ -229,7 +270,7 @@ def _check_sizes(spec: PolicySpec) -> None:
             f"hidden must be a tuple of positive whole numbers, such as (64, 64); "
             f"got {spec.hidden!r}"
         )
-    for name in ("image_features", "lstm_size"):
+    for name in ("image_features", "memory_size"):
         if not _positive(getattr(spec, name)):
             raise BuildError(f"{name} must be a positive number, got {getattr(spec, name)!r}")
 

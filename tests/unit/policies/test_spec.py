@@ -32,7 +32,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"head": "critic"}, "did you mean 'actor_critic'?"),
     ({"hidden": 64}, "hidden must be a tuple of positive whole numbers"),
     ({"hidden": (64, 0)}, "got (64, 0)"),
-    ({"lstm_size": 0}, "lstm_size must be a positive number, got 0"),
+    ({"memory_size": 0}, "lstm_size must be a positive number, got 0"),
     ({"head": "q", "actions": CONTINUOUS}, "use an actor-critic method (PPO, A2C, A3C, IMPALA)"),
     ({"head": "q", "actions": SEVERAL}, "number all combinations: Discrete(24)"),
     ({"dueling": True}, "dueling=True splits q values and needs head='q'"),

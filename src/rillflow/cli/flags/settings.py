@@ -26,7 +26,7 @@ _GROUPS = {
         "env_config", "num_workers", "num_envs_per_worker", "rollout_fragment_length",
     ),
     "faults": ("on_failure", "max_restarts", "worker_timeout", "env_timeout", "worker_memory"),
-    "network": ("hidden", "activation", "model", "lstm_size"),
+    "network": ("hidden", "activation", "model", "memory", "memory_size"),
 }  # fmt: skip
 """what every algorithm has, by subject; the rest is about learning"""
 
