@@ -40,9 +40,11 @@ SPECS: dict[str, dict[str, Any]] = {
     "dueling": {"head": "q", "dueling": True},
     "cnn": {"observation_space": IMAGE, "model": "cnn"},
     "cnn-channels-last": {"observation_space": LAST, "model": "cnn", "head": "q", "dueling": True},
-    "lstm": {"model": "lstm", "lstm_size": 16},
-    "lstm-continuous": {"model": "lstm", "lstm_size": 16, "action_space": TORQUES},
-    "lstm-images": {"observation_space": IMAGE, "model": "lstm", "lstm_size": 16},
+    "lstm": {"memory": "lstm", "memory_size": 16},
+    "lstm-continuous": {"memory": "lstm", "memory_size": 16, "action_space": TORQUES},
+    "lstm-images": {"observation_space": IMAGE, "model": "lstm", "memory_size": 16},
+    "gru": {"memory": "gru", "memory_size": 16},
+    "gru-dueling": {"memory": "gru", "memory_size": 16, "head": "q", "dueling": True},
 }
 
 
@@ -129,7 +131,7 @@ def test_the_file_says_what_it_is(remembering: Trained, tmp_path: Path) -> None:
     assert [o.name for o in session.get_outputs()] == ["action", "logits", "next_state"]
 
 
-@pytest.mark.parametrize("name", ["mlp", "dueling", "continuous", "cnn", "lstm"])
+@pytest.mark.parametrize("name", ["mlp", "dueling", "continuous", "cnn", "lstm", "gru"])
 def test_one_flipped_weight_is_found_wherever_it_is(name: str, tmp_path: Path) -> None:
     trained = policy(name)
     path = export_onnx(trained, tmp_path / "p.onnx")
@@ -171,7 +173,7 @@ def test_an_export_that_acts_differently_is_refused_and_nothing_is_written(
     assert path.read_text() == "the one from yesterday"
 
 
-@pytest.mark.parametrize("name", ["multidiscrete", "cnn", "lstm"])
+@pytest.mark.parametrize("name", ["multidiscrete", "cnn", "lstm", "gru"])
 def test_without_onnxruntime_the_reference_of_onnx_checks_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
