@@ -23,6 +23,7 @@ from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 MODES = {"NEXT_STEP": "CartPole-hidden-velocity", "SAME_STEP": "Corridor", "cut": "ConstantReward"}
 SMALL: dict[str, Any] = {"hidden": (8,), "memory_size": 6, "num_envs_per_worker": 3}
 MEMORIES = ("lstm", "gru")
@@ -80,7 +81,8 @@ def test_the_first_minibatch_finds_the_probabilities_of_the_workers(mode: str, m
     worker, learner = worker_of(config)
     batch = played(worker, 3)
     rows = learner.rows(batch)
-    assert rows_of.time_major(rows) and rows.obs.shape[:2] == (25, 3)
+    assert rows_of.time_major(rows)
+    assert rows.obs.shape[:2] == (25, 3)
     assert ("valid" in rows) == (mode == "NEXT_STEP" and not batch["valid"].all())
     with torch.no_grad():
         first = rows_of.take(rows, np.array([2, 0]))
@@ -178,9 +180,7 @@ class Curious(Explorer):
 
 @pytest.mark.parametrize("explorer", [Curious(), Sampled(random_first=10**6)])
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_memory_moves_on_once_a_step_whatever_an_explorer_asks(
-    explorer: Any, memory: str
-) -> None:
+def test_memory_moves_on_once_a_step_whatever_an_explorer_asks(explorer: Any, memory: str) -> None:
     """Several times, or not at all as in the first steps at random; its columns are kept."""
     config = ppo.Config.make(env="Corridor", memory=memory, rollout_fragment_length=9, **SMALL)
     worker, learner = worker_of(config)
@@ -199,7 +199,8 @@ def test_a_worker_plays_whole_episodes_with_memory() -> None:
     config = ppo.Config.make(env="Corridor", memory="gru", **SMALL)
     worker, _ = worker_of(config)
     returns = worker.play(5, greedy=True)
-    assert len(returns) == 5 and set(returns) <= {-1.0, 1.0}
+    assert len(returns) == 5
+    assert set(returns) <= {-1.0, 1.0}
     assert worker.starts.all()
 
 
@@ -217,7 +218,8 @@ def test_a_sequence_begins_with_the_end_of_the_one_before() -> None:
     worker, learner = worker_of(q_config(env="CartPole-hidden-velocity", env_config={}))
     one, two, three = worker.sample(), worker.sample(), worker.sample()
     assert [b.shape for b in (one, two)] == [(9, 3), (9, 3)]
-    assert not one["valid"][:3].any() and one["starts"][3].all()
+    assert not one["valid"][:3].any()
+    assert one["starts"][3].all()
     for name in ("obs", "actions", "rewards", "starts"):
         assert np.array_equal(two[name][:3], one[name][-3:])
     assert not two["valid"][:3].any()
@@ -329,7 +331,8 @@ def test_a_network_of_ones_own_remembers_in_replay() -> None:
         "dqn", "Corridor", until={"steps": 600}, engine="sim", model=Recalling, dueling=False,
         num_workers=0, num_envs_per_worker=4, learning_starts=200, training_intensity=1.0,
     )  # fmt: skip
-    assert trained.spec.recurrent and len(trained.evaluate(2)) == 2
+    assert trained.spec.recurrent
+    assert len(trained.evaluate(2)) == 2
 
 
 @pytest.mark.parametrize(
@@ -361,7 +364,8 @@ def test_fragments_of_gradients_in_workers_are_sequences() -> None:
     config = async_dqn.Config.make(env="Corridor", memory="gru", **SMALL)
     worker, learner = worker_of(config)
     batch = worker.sample()
-    assert BOOTSTRAP in batch and batch["obs"].shape[0] == 32
+    assert BOOTSTRAP in batch
+    assert batch["obs"].shape[0] == 32
     gradients = learner.compute_gradients(batch).values
     assert all(np.abs(gradient).sum() > 0 for name, gradient in gradients.items())
 
@@ -370,11 +374,13 @@ def test_remembering_is_of_one_policy() -> None:
     """States begin at nothing, and those of the last steps are kept if somebody wants them."""
     spec = Workers(q_config()).spec
     known = Remembering(TorchPolicy(spec), 3, keep=2)
-    assert not known.state.any() and len(known.recent) == 0
+    assert not known.state.any()
+    assert len(known.recent) == 0
     exploring = Sampled().begin(spec, None)  # type: ignore[arg-type]
     for start in (True, False, False):
         known.step(exploring, np.ones((3, 1), np.float32), np.full(3, start))
-    assert len(known.recent) == 2 and not np.array_equal(known.recent[0], known.state)
+    assert len(known.recent) == 2
+    assert not np.array_equal(known.recent[0], known.state)
 
 
 def test_rollouts_of_several_workers_are_joined() -> None:

@@ -114,7 +114,8 @@ class RepeatPast(ToyVector):
 
     def observe(self) -> Array:
         """What is shown now."""
-        return np.eye(self.size, dtype=np.float32)[self.shown[0]]
+        seen: Array = np.eye(self.size, dtype=np.float32)[self.shown[0]]
+        return seen
 
     def advance(self, actions: Array) -> tuple[Array, Bools]:
         """Pay, and show the next."""

@@ -71,5 +71,3 @@ def _windows(rows: Rows, cfg: QNetworkConfig) -> dict[str, Any]:
 def _at(values: Any, row: Any) -> Any:
     """Of [T, B, actions] the rows [T, B]."""
     return values.gather(0, row.unsqueeze(-1).expand_as(values))
-
-

@@ -45,7 +45,9 @@ class BurnIn:
         }
         columns[STATE] = rows[STATE]
         if NEXT_OBS in batch:  # of rows that nobody learns from, what is simply the next one
-            columns[NEXT_OBS] = np.concatenate([columns["obs"][1 : self.steps + 1], batch[NEXT_OBS]])
+            columns[NEXT_OBS] = np.concatenate(
+                [columns["obs"][1 : self.steps + 1], batch[NEXT_OBS]]
+            )
         return SampleBatch(columns)
 
     def _blank(self, own: Mapping[str, Array]) -> dict[str, Array]:

@@ -123,6 +123,8 @@ class MultiAgentWorker:
 
     def get_state(self) -> dict[str, Any]:
         """Environments and policies; see `MultiAgentEnvs.exact`."""
+        # in C order, as they are where they are restored: the last bits of products depend on it
+        self.obs = {name: np.ascontiguousarray(obs) for name, obs in self.obs.items()}
         return {
             "envs": self.envs.get_state(),
             "policies": {name: policy.get_state() for name, policy in self.policies.items()},

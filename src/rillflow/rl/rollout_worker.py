@@ -73,7 +73,8 @@ class RolloutWorker(ActingWorker):
 
     def _act(self, fragment: FragmentWriter) -> None:
         clock, acting, stepping = time.perf_counter, 0.0, 0.0
-        act, policy = self.exploring.act, self.policy
+        act: Any = self.exploring.act
+        policy: Any = self.policy
         looks = self.exploring.explorer.looks_at_starts
         if self.remembering is not None:
             act, policy, looks = self.remembering.step, self.exploring, True

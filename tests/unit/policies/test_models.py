@@ -12,9 +12,9 @@ from torch import nn
 
 from rillflow.errors import BuildError
 from rillflow.policies.initial import orthogonal
-from rillflow.policies.recurrent import Recurrent
 from rillflow.policies.make_model import make_model
 from rillflow.policies.nature_cnn import Convolutions, channels_last
+from rillflow.policies.recurrent import Recurrent
 from rillflow.policies.spec import PolicySpec
 
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)

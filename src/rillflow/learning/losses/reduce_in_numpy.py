@@ -59,7 +59,7 @@ def standardized(x: Var | Array, mask: Array | None = None) -> Array:
         check_floats("standardized", x=x)
     if mask is not None:
         check_mask(mask, values)
-        inside = np.zeros_like(values)
+        inside: Array = np.zeros_like(values)
         inside[mask] = standardized(values[mask])
         return inside
     n = values.size

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from rillflow.learning.losses.checks_in_numpy import (
-    check_mask,
     FLOAT,
     array_of,
     check_floats,
     check_floats_alike,
     check_ints,
+    check_mask,
 )
 from rillflow.learning.losses.node import node, nodes
 from rillflow.learning.losses.reduce_in_numpy import average, kept

@@ -102,9 +102,7 @@ def _pick(q: Tensor, a: Tensor) -> Tensor:
     return q.gather(-1, a.long().unsqueeze(-1)).squeeze(-1)
 
 
-def huber_loss(
-    errors: Tensor, weights: Tensor | None = None, mask: Tensor | None = None
-) -> Tensor:
+def huber_loss(errors: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
     """`value.huber_loss`."""
     check_floats("huber_loss", errors=errors)
     costs = huber(errors)
