@@ -23,11 +23,19 @@ def flat_rows(m: Any, batch: Mapping[str, Any], cfg: Any) -> Rows:
     return Rows({name: flattened(column) for name, column in batch.items()})
 
 
-def actor_critic_rows(policy: Any, batch: Mapping[str, Any], gamma: float, lam: float) -> Rows:
+def actor_critic_rows(
+    policy: Any,
+    batch: Mapping[str, Any],
+    gamma: float,
+    lam: float,
+    *,
+    with_values: bool = False,
+) -> Rows:
     """Generalised advantages and value targets of a time-major batch, as flat rows.
 
     Values of all observations, and of the true next ones, come from one pass over the network.
-    Steps that only reset an environment are left out. Of a policy that remembers rows stay in their
+    Steps that only reset an environment are left out. `with_values`, the values of observations
+    before learning are a column too, `values_before`. Of a policy that remembers rows stay in their
     sequences, [T, B]: with the `state` before them, `starts`, and `valid` where not all are steps.
     """
     before, after = policy.values_of_fragments(batch)
@@ -45,6 +53,8 @@ def actor_critic_rows(policy: Any, batch: Mapping[str, Any], gamma: float, lam: 
         "advantages": advantages,
         "targets": targets,
     }
+    if with_values:
+        columns["values_before"] = before
     if policy.spec.recurrent:
         kept = ("starts", STATE) if valid is None or valid.all() else ("starts", STATE, "valid")
         return Rows(columns | {name: batch[name] for name in kept})

@@ -9,9 +9,11 @@ import numpy as np
 
 from rillflow.envs.multiagent import starts_after
 from rillflow.envs.multiagent_mapping import make_multi_agent_envs
-from rillflow.experience.batch import Array, MultiAgentBatch, SampleBatch
+from rillflow.experience.batch import Array, MultiAgentBatch
 from rillflow.experience.fragment_writer import FragmentWriter
+from rillflow.experience.running_return import RunningReturn
 from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.schedules import Scheduled
 from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
 from rillflow.policies.remembering import Remembering
@@ -66,6 +68,12 @@ class MultiAgentWorker:
         """policies that remember, with what they know of each agent in each environment"""
         self.burn_in = {name: BurnIn(burn_ins[name]) for name in self.remembering if burn_ins[name]}
         """what came before a fragment, for sequences in replay"""
+        self.scheduled = {name: Scheduled(settings[name]) for name in specs}
+        self.running = {
+            name: RunningReturn(len(self.obs[name]))
+            for name in specs
+            if settings[name].scale_rewards
+        }
         self.steps = 0
         self.total_steps = 0
 
@@ -73,7 +81,10 @@ class MultiAgentWorker:
         """The next fragment of each policy, from where the last one ended."""
         self.limits.before_rollout()
         length = self.config.rollout_fragment_length
-        for exploring in self.exploring.values():
+        now = {name: one.at(self._steps_of_all(name)) for name, one in self.scheduled.items()}
+        for name, exploring in self.exploring.items():
+            if self.scheduled[name]:
+                exploring.explorer = now[name].explorer()
             exploring.start(self.total_steps)
         fragments = {name: FragmentWriter(length) for name in self.policies}
         before = {name: known.state for name, known in self.remembering.items()}
@@ -91,18 +102,12 @@ class MultiAgentWorker:
         self.steps += made
         self.total_steps += made
         self.limits.after_rollout()
-        return MultiAgentBatch(
-            {
-                name: self._finished(name, fragment.finish(self.obs[name], before.get(name)))
-                for name, fragment in fragments.items()
-            }
-        )
-
-    def _finished(self, name: str, batch: SampleBatch) -> SampleBatch:
-        """A policy's fragment, with what came before it if sequences need that."""
-        if name not in self.burn_in:
-            return batch
-        return self.burn_in[name].before(batch, self.remembering[name].recent[0])
+        batches = {n: f.finish(self.obs[n], before.get(n)) for n, f in fragments.items()}
+        for name, running in self.running.items():
+            batches[name] = running.written(batches[name], now[name].gamma)
+        for name, burn_in in self.burn_in.items():
+            batches[name] = burn_in.before(batches[name], self.remembering[name].recent[0])
+        return MultiAgentBatch(batches)
 
     def _act(self, name: str) -> tuple[Array, Array, dict[str, Array]]:
         """What a policy does for all of its agents."""
@@ -110,6 +115,11 @@ class MultiAgentWorker:
         if name in self.remembering:
             return self.remembering[name].step(exploring, obs, starts)
         return exploring.act(self.policies[name], obs, starts)
+
+    def _steps_of_all(self, policy: str) -> float:
+        """Steps of a policy's agents in all workers, if they are as far as this one."""
+        agents = len(self.obs[policy]) / self.config.num_envs_per_worker
+        return self.total_steps * agents * max(1, self.config.num_workers)
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Array]]) -> None:
         """Act with these from now on: weights by policy."""
@@ -130,6 +140,7 @@ class MultiAgentWorker:
             "policies": {name: policy.get_state() for name, policy in self.policies.items()},
             "total_steps": self.total_steps,
             "starts": self.starts,
+            "running": {name: one.get_state() for name, one in self.running.items()},
             "exploring": {name: one.get_state() for name, one in self.exploring.items()},
             "memory": {name: known.state for name, known in self.remembering.items()},
             "burn_in": {name: kept.get_state() for name, kept in self.burn_in.items()},
@@ -143,6 +154,9 @@ class MultiAgentWorker:
         for name, policy in self.policies.items():
             policy.set_state(state["policies"][name])
         self.total_steps = state["total_steps"]
+        for name, running in self.running.items():
+            if name in state.get("running", {}):
+                running.set_state(state["running"][name])
         if "exploring" in state:  # version 0.1 had no explorers with a memory
             self.starts = dict(state["starts"])
             if not self.envs.exact:  # they go on with new episodes
