@@ -46,6 +46,10 @@ HOUSE = {
     "the sum tree": ("experience/sum_tree.py", "class "),
     "prioritized replay": ("experience/prioritized.py", "class PrioritizedReplayBuffer"),
     "n-step transitions": ("experience/n_step.py", "def "),
+    "what settings suit an environment, or a memory": (
+        "learning/suited_settings.py",
+        "def suiting",
+    ),
     "sequences in replay": ("experience/sequences.py", "def sequences_of"),
     "what comes before a sequence in replay": ("rl/burn_in.py", "class BurnIn"),
     # learning

@@ -89,7 +89,7 @@ class Request:
     @property
     def tuned(self) -> list[str]:
         """A line with the settings that suit the environment and that no flag has changed."""
-        from rillflow.learning.config import suiting
+        from rillflow.learning.suited_settings import suiting
 
         suits = suiting(type(self.config), vars(self.config))
         used = [(n, value) for n, value in suits.items() if getattr(self.config, n) == value]
@@ -225,7 +225,7 @@ def _add_setting(group: Any, setting: Setting) -> None:
 
 def _flags(setting: Setting) -> list[str]:
     """A setting's flag, and those of its older names."""
-    from rillflow.learning.config import SAME
+    from rillflow.learning.suited_settings import SAME
 
     old = [name for name, now in SAME.items() if now == setting.name]
     return [setting.flag, *("--" + name.replace("_", "-") for name in old)]
