@@ -163,9 +163,11 @@ def described(network: Description) -> str:
     if network.plain:
         sizes = (network.observation_size, *network.hidden, network.width)
         return f"{head}, {' x '.join(map(str, sizes))}"
-    model = network.model if isinstance(network.model, str) else "a network of your own"
+    if not isinstance(network.model, str):
+        return f"{head} on a network of your own"
     above = "" if network.memory is None else f"{network.memory} of {network.memory_size} on "
-    return f"{head} on {above}{model}"
+    seen = "" if network.image is None else f" of {network.image}: {network.convolutions}"
+    return f"{head} on {above}{network.model}{seen}"
 
 
 def _torch_steps(spec: PolicySpec, config: AlgorithmConfig) -> list[Step]:

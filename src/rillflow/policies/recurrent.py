@@ -10,9 +10,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from rillflow.policies.convolutions import Convolutions, convolutions_of
 from rillflow.policies.heads import Headed
 from rillflow.policies.mlp import Layers, vector_layers
-from rillflow.policies.nature_cnn import Convolutions
 from rillflow.policies.spec import PolicySpec
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -32,7 +32,7 @@ class Recurrent(Headed):
         assert spec.memory is not None, "this network is for specs with a memory"
         self.kind = spec.memory
         self.trunk: Layers | Convolutions
-        self.trunk = Convolutions(spec) if spec.image else vector_layers(spec)
+        self.trunk = convolutions_of(spec) if spec.image else vector_layers(spec)
         self.add_module(self.kind, CELLS[self.kind](self.trunk.features, spec.memory_size))
         self.add_heads(spec.memory_size)
 

@@ -15,7 +15,8 @@ _MOVED = {
     "models.mlp": "policies.mlp",
     "models.lstm": "policies.recurrent",
     "policies.lstm": "policies.recurrent",
-    "models.nature_cnn": "policies.nature_cnn",
+    "models.nature_cnn": "policies.cnn",
+    "policies.nature_cnn": "policies.cnn",
     "envs.points": "envs.toy_point_goal",
     "envs.poles": "envs.toy_multiagent_cartpole",
 }
