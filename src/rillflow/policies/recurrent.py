@@ -10,6 +10,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from rillflow.policies.combined import CombinedTrunk
 from rillflow.policies.convolutions import Convolutions, convolutions_of
 from rillflow.policies.heads import Headed
 from rillflow.policies.mlp import Layers, vector_layers
@@ -31,8 +32,11 @@ class Recurrent(Headed):
         super().__init__(spec)
         assert spec.memory is not None, "this network is for specs with a memory"
         self.kind = spec.memory
-        self.trunk: Layers | Convolutions
-        self.trunk = convolutions_of(spec) if spec.image else vector_layers(spec)
+        self.trunk: Layers | Convolutions | CombinedTrunk
+        if spec.packed:
+            self.trunk = CombinedTrunk(spec)
+        else:
+            self.trunk = convolutions_of(spec) if spec.image else vector_layers(spec)
         self.add_module(self.kind, CELLS[self.kind](self.trunk.features, spec.memory_size))
         self.add_heads(spec.memory_size)
 
