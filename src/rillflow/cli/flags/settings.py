@@ -27,7 +27,7 @@ _GROUPS = {
         "rollout_fragment_length",
     ),
     "faults": ("on_failure", "max_restarts", "worker_timeout", "env_timeout", "worker_memory"),
-    "network": ("hidden", "activation", "model", "lstm_size", "channels"),
+    "network": ("hidden", "activation", "model", "memory", "memory_size", "channels"),
 }  # fmt: skip
 """what every algorithm has, by subject; the rest is about learning"""
 
