@@ -50,6 +50,8 @@ class ParallelEnvs:
         self._seen = {a: observations_of(s, f"{name}[{a!r}]") for a, s in self._raw.items()}
         self._acts = {a: actions_of(first.action_space(a), f"{name}[{a!r}]") for a in self.agents}
         self._alive = {a: np.zeros(self.num_envs, bool) for a in self.agents}
+        self.infos: list[dict[str, Any]] = [{} for _ in envs]
+        """of the last step, for each copy: the infos of its agents"""
 
     def observation_space(self, agent: str) -> Box:
         """Of one copy, after encoding."""
@@ -79,7 +81,7 @@ class ParallelEnvs:
         begun: dict[int, dict[str, Any]] = {}
         for i in range(self.num_envs):
             acting = {agent: taken[agent][i] for agent in self.agents if valid[agent][i]}
-            after[i], *results = self._step_copy(i, acting)
+            after[i], *results, self.infos[i] = self._step_copy(i, acting)
             for agent in acting:
                 for column, result in zip(columns, results, strict=True):
                     column[agent][i] = result[agent]
@@ -135,7 +137,7 @@ class ParallelEnvs:
         return obs
 
     def _step_copy(self, i: int, actions: dict[str, Any]) -> list[dict[str, Any]]:
-        """Observations, rewards, terminations and truncations of one copy, checked."""
+        """What one copy says, checked; nothing of its infos is."""
         try:
             result = self._envs[i].step(actions)
         except Exception as error:
@@ -151,7 +153,7 @@ class ParallelEnvs:
                 if agent not in part:
                     self._refuse(i, f"{key}: expected agent {agent!r}, which acted; it is missing")
                 self._refuse(i, check(part[agent], f"{key}[{agent!r}]") if check else None)
-        return list(result[:4])
+        return list(result)
 
     def _check_agents(self, i: int, obs: dict[str, Any]) -> None:
         for agent, value in obs.items():

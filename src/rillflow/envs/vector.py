@@ -35,10 +35,13 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
+from rillflow.envs.final_info import Figures, FinalInfos, row_of
 from rillflow.envs.spaces import Array, actions_of, is_box, observations_of
 from rillflow.envs.state import state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gymnasium.spaces import Box, Space
 
 
@@ -97,6 +100,7 @@ class Envs:
         self._seen: Array = np.empty(0)
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes = Episodes(self.num_envs)
+        self._infos: FinalInfos | None = None
         space = vector.observation_space
         self._expected = (space.shape, space.dtype) if is_box(space) else None
         # what every step is compared with: asked for once, because asking costs more than comparing
@@ -187,7 +191,7 @@ class Envs:
                 obs = self._begin(obs, done)
         self._episodes.count(rewards, valid)
         if ended:
-            self._episodes.end(done)
+            self._end(done, info)
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
         self.obs = obs
@@ -206,6 +210,27 @@ class Envs:
     def pop_episodes(self) -> list[tuple[float, int]]:
         """Return and length of each episode that ended since the last call (before clipping)."""
         return self._episodes.pop()
+
+    def want_infos(self, names: Sequence[str]) -> None:
+        """From now on read these figures from the info with which each episode ends."""
+        if names:
+            self._infos = FinalInfos(names, self.name)
+            if hasattr(self.vector, "infos"):
+                self.vector.infos = []
+
+    def _end(self, done: Bools, info: dict[str, Any]) -> None:
+        """Episodes have ended: note their returns, and what is wanted of their infos."""
+        self._episodes.end(done)
+        infos = self._infos
+        if infos is None:
+            return
+        own, same_step = getattr(self.vector, "infos", None), self._mode == "SameStep"
+        for row in done.nonzero()[0].tolist():
+            infos.read(row_of(info, row, same_step) if own is None else own[row])
+
+    def pop_infos(self) -> tuple[list[Figures], list[str]]:
+        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
+        return ([], []) if self._infos is None else (self._infos.pop(), self._infos.pop_notes())
 
     def mend(self) -> None:
         """From now on a copy that raises, now and then, is reset alone.
@@ -228,11 +253,14 @@ class Envs:
             "was_done": self._was_done.copy(),
             "episodes": self._episodes.get_state(),
             "steps": self._steps,
+            **({} if self._infos is None else {"infos": self._infos.get_state()}),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from `get_state`; if it was not exact, with new episodes, differently seeded."""
         self._steps = state["steps"]
+        if self._infos is not None:
+            self._infos.set_state(state.get("infos", []), len(state["episodes"]["ended"]))
         self._episodes.set_state(state["episodes"])
         self._was_done = state["was_done"].copy()
         self._ended = bool(self._was_done.any())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from rillflow.callables import label_of
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
-from rillflow.learning import fault_settings
+from rillflow.learning import evaluation_settings, fault_settings
 from rillflow.learning.fields import type_problems
+from rillflow.learning.other_names import means_steps, our_name
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
 from rillflow.policies.spec import PolicySpec
@@ -74,6 +74,19 @@ class AlgorithmConfig(metaclass=_Settings):
     replaced; none or 0: only the worker's own limit holds"""
     worker_memory: int | str | None = None
     """memory at which a worker is replaced after its rollout, such as 2GiB; none: no limit"""
+    eval_every: int | None = None
+    """steps of the environments between two evaluations of the policy, in environments of their
+    own; none: it is not evaluated while it trains"""
+    eval_episodes: int = 20
+    """whole episodes of each evaluation"""
+    eval_timeout: float | None = None
+    """seconds for one evaluation in a process of its own, before it is given up; 0: for ever; none:
+    20 times the slowest so far, but ten minutes at least"""
+    max_eval_failures: int = 5
+    """evaluations that fail one after the other, before the run ends with an error"""
+    info_metrics: tuple[str, ...] = ()
+    """keys of the infos of environments, such as is_success: their values at the ends of episodes
+    become figures, means of 100 episodes"""
     gamma: float = 0.99
     """discount factor"""
     lr: float = 3e-4
@@ -202,6 +215,7 @@ class AlgorithmConfig(metaclass=_Settings):
         if self.grad_clip is not None and not self.grad_clip > 0:
             wrong.append(f"grad_clip must be above 0, or None, got {self.grad_clip!r}")
         wrong += fault_settings.problems(self)
+        wrong += evaluation_settings.problems(self)
         return wrong
 
     if not TYPE_CHECKING:
@@ -284,5 +298,7 @@ def _unknown(name: str, known: set[str]) -> str:
             f"unknown setting {name!r}: it is {RENAMED[name]!r} now, a function of the networks, "
             "the rows and the settings (docs/own-algorithm.md shows one)"
         )
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"unknown setting {name!r}" + (f", did you mean {near[0]!r}?" if near else "")
+    if means_steps(name):
+        return f"unknown setting {name!r}: how long to train is said by until={{'steps': 50_000}}"
+    near = our_name(name, known)
+    return f"unknown setting {name!r}" + (f", did you mean {near!r}?" if near else "")

@@ -15,6 +15,7 @@ from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.limits import Limits
+from rillflow.rl.rollout_worker import tell_once
 from rillflow.types import ActorInfo
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class MultiAgentWorker:
             seed=info.seed,
             env_config=config.env_config,
         )
+        self._info_metrics = next(iter(settings.values())).info_metrics
+        self.envs.want_infos(self._info_metrics)
         self.policies = {
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
         }
@@ -89,7 +92,13 @@ class MultiAgentWorker:
     def pop_metrics(self) -> dict[str, Any] | None:
         """Steps of the environments and, for each policy, episodes that ended since."""
         steps, self.steps = self.steps, 0
-        return {"steps": steps, "policies": self.envs.pop_episodes()} if steps else None
+        if not steps:
+            return None
+        told: dict[str, Any] = {"steps": steps, "policies": self.envs.pop_episodes()}
+        if self._info_metrics:
+            told["infos"], notes = self.envs.pop_infos()
+            tell_once(told, notes, self.info)
+        return told
 
     def get_state(self) -> dict[str, Any]:
         """Environments and policies; see `MultiAgentEnvs.exact`."""

@@ -10,6 +10,7 @@ from typing import Any
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
 from rillflow.learning.config import RENAMED, AlgorithmConfig, replaced
+from rillflow.learning.evaluation_settings import EVALUATION_SETTINGS, for_limits
 from rillflow.learning.fault_settings import FAULT_SETTINGS
 from rillflow.runs.code_by_name import pointed_at
 from rillflow.runs.directory import RunDirectory
@@ -47,9 +48,10 @@ def resume(
         adopt: go on from a checkpoint of another run, if there is no keeper that says so.
         trust: code of one's own that the run's settings name and that may be imported.
         settings: of faults (`on_failure`, `max_restarts`, `worker_timeout`, `env_timeout`,
-            `worker_memory`), from here on; others are the run's own.
+            `worker_memory`) and of evaluation (`eval_every`, `eval_episodes`, `eval_timeout`,
+            `max_eval_failures`), from here on; others are the run's own.
     """
-    wrong = settings.keys() - set(FAULT_SETTINGS)
+    wrong = settings.keys() - {*FAULT_SETTINGS, *EVALUATION_SETTINGS}
     if wrong:
         raise BuildError(f"a run goes on with its own {sorted(wrong)}; see `resume` for what may.")
     if num_workers is not None:
@@ -85,11 +87,12 @@ def job_of(
     if settings:
         config = replaced(config, settings)
         config.validate()
+    limits = dict(about["until"] if until is None else until)
     return Job(
         name,
         module,
-        config,
-        dict(about["until"] if until is None else until),
+        for_limits(config, limits),
+        limits,
         about["seed"],
         engine or about["engine"],
         about.get("agents"),

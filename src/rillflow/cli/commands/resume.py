@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rillflow.cli.flags.callbacks import add_callback_flag, callbacks_from
 from rillflow.cli.flags.parser import Parser
 from rillflow.cli.flags.trust import add_trust_flag, require_trust, take_named
-from rillflow.cli.flags.until import LIMITS, parse_until
+from rillflow.cli.flags.until import parse_until
 from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.run_flags import (
     add_checkpoint_flags,
     add_engine_flags,
+    add_evaluation_flags,
     add_fault_flags,
     add_output_flags,
-    fault_settings,
+    changed_settings,
 )
+from rillflow.runs.limits import LIMITS
 
 _DESCRIPTION = """\
 Go on with a run from its newest checkpoint, in its own directory and with its own settings:
@@ -50,6 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     add_trust_flag(group)
     add_engine_flags(group, "that of the run")
+    add_callback_flag(group)
+    add_evaluation_flags(parser)
     add_fault_flags(parser)
     add_checkpoint_flags(parser)
     add_output_flags(parser)
@@ -95,7 +100,8 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
     engine = chosen_engine(options)
     title = f"{about['algorithm']} on {about['env']}, going on in {directory}"
     with notes_as_lines():
-        settings = fault_settings(options)
+        callbacks = callbacks_from(options.callback)
+        settings = changed_settings(options)
         if options.num_workers is not None:
             settings["num_workers"] = options.num_workers
         job = job_of(directory, until, engine, settings, options.trust)
@@ -103,4 +109,5 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
         began_with = about["config"].get("num_workers")
         level = exactness(job, built[1], began_on=about["engine"], began_with=began_with)
         lines = title, f"resuming: {MEANING[level]}"
-        return Training(options, job, directory, lines, level).run(built, resumed=True)
+        training = Training(options, job, directory, lines, level, callbacks)
+        return training.run(built, resumed=True)
