@@ -12,17 +12,18 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rillflow.errors import BuildError
 from rillflow.policies.archive import PROBLEMS
 from rillflow.runs.evaluator import Weights
 from rillflow.runs.finite_weights import nonfinite_array
 
 if TYPE_CHECKING:
     from rillflow.results.trained import Trained, TrainedAgents
+    from rillflow.runs.learned import Learned
 
 EPISODES = 20
 """of training, at least, whose mean may judge a policy"""
@@ -54,16 +55,14 @@ class BestPolicy:
     """Keeps the weights of the best policy, and writes them where they belong.
 
     Args:
-        trained: makes a policy, or those of several agents, of weights.
+        learned: makes a policy, or those of several agents, of weights.
         path: of its file, or of the directory of several agents; None: only in memory.
     """
 
-    def __init__(
-        self, trained: Callable[[Weights], Trained | TrainedAgents], path: Path | None = None
-    ) -> None:
+    def __init__(self, learned: Learned, path: Path | None = None) -> None:
         self.score: Score | None = None
         self.path = path
-        self._trained = trained
+        self._learned = learned
         self._weights: Weights | None = None
         self._unsaved = self._told = False
         self._saved_at = -math.inf
@@ -78,10 +77,10 @@ class BestPolicy:
         return True
 
     def policy(self) -> Trained | TrainedAgents | None:
-        """The best so far that this process has seen; None: there is none."""
+        """The best so far; None: there is none."""
         if self._weights is None or self.score is None:
             return None
-        found = self._trained(self._weights)
+        found: Trained | TrainedAgents = self._learned.made_of(self._weights)
         for one in getattr(found, "policies", {"": found}).values():
             one.judged = asdict(self.score)
         return found
@@ -108,9 +107,16 @@ class BestPolicy:
         """Take up what the run had kept before it was resumed: what is written says how good."""
         if self.path is None:
             return
-        with suppress(OSError, *PROBLEMS):
+        try:
             _bring_back(self.path)
-            self.score = score_of(self.path)
+            score = score_of(self.path)
+            if score is not None:
+                self._weights, self.score = self._learned.read(self.path), score
+        except (OSError, BuildError, *PROBLEMS) as error:
+            warnings.warn(
+                f"{self.path} cannot be read, and the best policy is looked for anew: {error}",
+                stacklevel=3,
+            )
 
     def facts(self) -> dict[str, Any] | None:
         """For run.json and status.json."""

@@ -170,7 +170,7 @@ class Evaluations:
                 "max_eval_failures."
             )
             raise failure from error
-        first = str(error).partition("\n  remote traceback:")[0].strip()
+        first = str(error).partition("\n  remote traceback:")[0].partition(" Policies ")[0].strip()
         _warn(
             f"the evaluation at {steps:,} steps failed and is left out "
             f"({self.failed_in_a_row} of {self.most_failures} in a row); training goes on: {first}"

@@ -180,7 +180,7 @@ def followed(
 ) -> FollowUp:
     """Whoever follows the results of a job's run; nothing is started."""
     directory = None if keeper is None else keeper.directory
-    best = BestPolicy(learned.made_of, None if directory is None else directory.best_policy)
+    best = BestPolicy(learned, None if directory is None else directory.best_policy)
     best.go_on()
     evaluations = None
     if job.config.eval_every is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.errors import RunError
 from rillflow.learning.results import DEFAULT_POLICY
+from rillflow.policies.saved import load_policy
 from rillflow.results.trained import Trained, TrainedAgents
 from rillflow.rl.multi_agent import MultiAgentWorkers
 from rillflow.rl.workers import Workers
@@ -71,6 +73,15 @@ class Learned:
         if self.agents is None:
             return policies[DEFAULT_POLICY]
         return TrainedAgents(policies, self.agents, self.rows(), stats)
+
+    def read(self, path: Path) -> Weights:
+        """The weights in the file of a policy of this run, or in the directory of several."""
+        found = {}
+        for name, own in self._workers.items():
+            file = path if self.agents is None else path / f"{name}.npz"
+            model = None if isinstance(own.spec.model, str) else own.spec.model
+            found[name] = load_policy(file, model)[1]
+        return found
 
     def task(self, episodes: int) -> Task:
         """To play with these policies in so many episodes."""

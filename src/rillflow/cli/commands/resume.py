@@ -90,6 +90,23 @@ def _require_same(options: Any, about: dict[str, Any]) -> None:
         )
 
 
+def _is_finished(options: Any, directory: Any, until: dict[str, float]) -> bool:
+    """Whether there is nothing left to do; then it is said, and nothing is trained."""
+    from rillflow.cli.commands.train import keeper_for
+    from rillflow.cli.output.progress_lines import JsonLines
+    from rillflow.runs.finished import finished_already
+
+    with keeper_for(options, directory) as keeper:
+        said = finished_already(directory, keeper.newest(), until)
+    if said is None:
+        return False
+    if options.json:
+        JsonLines({}).say("end", state="finished", why=said, run=str(directory))
+    else:
+        print(directory if options.quiet else said)
+    return True
+
+
 def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str, float]) -> int:
     from rillflow.cli.commands.train import Training
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
@@ -100,6 +117,8 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
     engine = chosen_engine(options)
     title = f"{about['algorithm']} on {about['env']}, going on in {directory}"
     with notes_as_lines():
+        if _is_finished(options, directory, until):
+            return 0
         callbacks = callbacks_from(options.callback)
         settings = changed_settings(options)
         if options.num_workers is not None:

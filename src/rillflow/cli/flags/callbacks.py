@@ -28,7 +28,7 @@ def add_callback_flag(group: Any) -> None:
 
 def callbacks_from(given: Sequence[str]) -> Callbacks:
     """The functions that were named; naming them here is the consent to import them."""
-    from rillflow.runs.callbacks import Callbacks
+    from rillflow.runs.callbacks import EVENTS, Callbacks
     from rillflow.runs.code_by_name import pointed_at
 
     functions: list[Any] = []
@@ -41,5 +41,10 @@ def callbacks_from(given: Sequence[str]) -> Callbacks:
             )
         look_here(name)
         function = pointed_at(name)
+        if not event and getattr(function, "__name__", "") not in EVENTS:
+            raise Usage(
+                f"--callback {text}: when is it to be called? It is named after none of "
+                f"{', '.join(EVENTS)}, so say it: --callback on_result={name}"
+            )
         functions.append((event, function) if event else function)
     return Callbacks(functions)
