@@ -41,6 +41,8 @@ SEED = 1
 """of the environments, as `rillflow evaluate` has it: every evaluation meets the same episodes"""
 _SLOWER, _AT_LEAST = 20.0, 600.0
 """times the slowest evaluation so far, and seconds at least, before one is given up"""
+_START = 300.0
+"""seconds for the process to start"""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ class Evaluator:
         if task.agents is None:
             return {DEFAULT_POLICY: evaluate(trained[DEFAULT_POLICY], task.episodes, **how)}
         return evaluate_agents(TrainedAgents(trained, task.agents, []), task.episodes, **how)
+
+    def is_ready(self) -> bool:
+        """Whether the process is there: to start it is no part of an evaluation."""
+        return True
 
     def next(self) -> None:
         """There are no items: it is only called."""
@@ -161,23 +167,17 @@ class Beside(Players):
 
     def _play(self, weights: Weights) -> None:
         """In the thread."""
-        began, limit, late = time.monotonic(), self.limit, threading.Event()
-        timer = None
         try:
             if self._run is None:
-                self._run = from_actors(self._actors).gather_sync().run("local", on_failure="raise")
-            if limit is not None:
-                timer = threading.Timer(limit, _end, (self._run, late))
-                timer.daemon = True
-                timer.start()
-            self._found = self._run.call("evaluator-0", "play", weights)
+                flow = from_actors(self._actors).gather_sync()
+                self._run = flow.run("local", on_failure="raise")
+                _within(_START, self._run, "is_ready")
+            began = time.monotonic()
+            self._found = _within(self.limit, self._run, "play", weights)
             self._slowest = max(self._slowest, time.monotonic() - began)
         except Exception as error:
-            self._found = RunError(f"no answer in {limit:g} s") if late.is_set() else error
+            self._found = error
             self._end_process()
-        finally:
-            if timer is not None:
-                timer.cancel()
 
     def _end_process(self) -> None:
         if self._run is not None:
@@ -201,9 +201,25 @@ def players_for(task: Task, engine: str, limit: float | None, watch: Watch) -> P
     return Beside(task, limit)
 
 
-def _end(run: Run[Any], late: threading.Event) -> None:
-    late.set()
-    run.stop()
+def _within(seconds: float | None, run: Run[Any], method: str, *arguments: Any) -> Any:
+    """Ask the process; one that does not answer in time is ended."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        run.stop()
+
+    timer = threading.Timer(threading.TIMEOUT_MAX if seconds is None else seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        return run.call("evaluator-0", method, *arguments)
+    except Exception:
+        if late.is_set():
+            raise RunError(f"no answer in {seconds:g} s") from None
+        raise
+    finally:
+        timer.cancel()
 
 
 @contextmanager
