@@ -108,12 +108,18 @@ def row_of(info: Mapping[str, Any], row: int, same_step: bool) -> dict[str, Any]
     return {
         name: column[row] if isinstance(column, np.ndarray | list | tuple) else column
         for name, column in source.items()
-        if f"_{name}" in source and np.asarray(source[f"_{name}"])[row]
-    } | {
-        name: column[row]
-        for name, column in source.items()
-        if f"_{name}" not in source and isinstance(column, np.ndarray) and len(column) > row
+        if _is_there(source, name, row)
     }
+
+
+def _is_there(info: Mapping[str, Any], name: str, row: int) -> bool:
+    """Whether a copy has this key: its mask says so, or it is an array that needs none."""
+    if name.startswith("_") and name[1:] in info:
+        return False  # it is a mask itself
+    mask = info.get(f"_{name}")
+    if mask is not None:
+        return bool(np.asarray(mask)[row])
+    return isinstance(info[name], np.ndarray) and len(info[name]) > row
 
 
 def mean_of(figures: Sequence[Figures]) -> Figures:

@@ -86,6 +86,8 @@ class Loop:
 
     def _after(self, row: dict[str, float], until: Mapping[str, float]) -> Ending | None:
         """Everybody hears of a row; how the run ends with it, if it does."""
+        if self._interrupts is not None:
+            self._interrupts.ready = True  # there is something to save
         self._heard(row)
         said = self._follow.tell(row)
         if self._keeper is not None:
@@ -96,8 +98,6 @@ class Loop:
             return Ending("finished", why=in_words(limits), row=row)
         if said is not None:
             return Ending("finished", why=said, row=row)
-        if self._interrupts is not None:
-            self._interrupts.ready = True
         if self._wished():
             return Ending("stopped", hurry=True, row=row)
         if self._stop is not None and self._stop(row):

@@ -12,20 +12,19 @@ _SUFFIXES = {"k": 1e3, "m": 1e6}
 
 
 def parse_until(given: Sequence[str]) -> dict[str, float]:
-    """The limits; a run ends when it reaches any of them. A number alone is one of steps.
+    """The limits; a run ends when it reaches any of them.
 
-    >>> parse_until(["return=475", "steps=400k"]), parse_until(["50k"])
-    ({'return': 475, 'steps': 400000}, {'steps': 50000})
+    >>> parse_until(["return=475", "steps=400k"])
+    {'return': 475, 'steps': 400000}
     """
     found: dict[str, float] = {}
     wrong: list[str] = []
     for part in [part for text in given for part in text.split(",")]:
         name, equals, text = part.partition("=")
-        if not equals and _number(name) is not None:
-            name, equals, text = "steps", "=", name
         name, number = name.strip(), _number(text)
         if not equals:
-            wrong.append(f"{part!r} is not of the form name=number")
+            hint = f": steps={part}, or return={part}?" if _number(part) is not None else ""
+            wrong.append(f"{part!r} is not of the form name=number{hint}")
         elif name not in LIMITS:
             wrong.append(unknown(name).replace("unknown limit", "there is no limit"))
         elif number is None or not allowed(name, number):
