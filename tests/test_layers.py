@@ -73,6 +73,7 @@ MAY_IMPORT = {
     "runs": {
         "__version__",
         "errors",
+        "callables",
         "files",
         "safety",
         "graph",

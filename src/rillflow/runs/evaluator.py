@@ -26,14 +26,13 @@ from rillflow.results.play_episodes import Watch
 from rillflow.results.trained import Trained, TrainedAgents
 
 if TYPE_CHECKING:
-    from rillflow.experience.batch import Array
     from rillflow.learning.config import AlgorithmConfig
     from rillflow.policies.spec import PolicySpec
     from rillflow.results.evaluation import Evaluation
     from rillflow.scheduler.run import Run
 
-Weights = Mapping[str, Mapping[str, "Array"]]
-"""of each policy"""
+Weights = Mapping[str, Mapping[str, Any]]
+"""of each policy, its arrays by name"""
 Played = dict[str, "Evaluation"]
 """by policy"""
 

@@ -15,7 +15,6 @@ from rillflow.rl.workers import Workers
 from rillflow.runs.evaluator import Task, Weights
 
 if TYPE_CHECKING:
-    from rillflow.experience.batch import Array
     from rillflow.scheduler.run import Run
 
 Rows = Callable[[], list[dict[str, float]]]
@@ -47,10 +46,10 @@ class Learned:
         """Those of each policy as they are now, which nobody changes any more."""
         return {name: self._published(own) for name, own in self._workers.items()}
 
-    def _published(self, workers: Workers) -> Mapping[str, Array]:
+    def _published(self, workers: Workers) -> Mapping[str, Any]:
         if workers.weights_key not in self._run.shared:
             raise RunError("nothing in this plan publishes weights, as TrainOneStep does.")
-        found: Mapping[str, Array] = self._run.shared[workers.weights_key].weights
+        found: Mapping[str, Any] = self._run.shared[workers.weights_key].weights
         return found
 
     def policy(self) -> Any:
