@@ -165,9 +165,12 @@ class RunDirectory:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """What came of the run, into its run.json; a disk that is full costs no more than that."""
+        about = self.about
+        if not about:
+            return  # it is lost: a checkpoint has it, and a summary alone would stand in its way
         try:
-            about = {**self.about, "summary": dict(summary)}
-            write_json(self.path / "run.json", about, indent=2, durable=True)
+            told = {**about, "summary": dict(summary)}
+            write_json(self.path / "run.json", told, indent=2, durable=True)
         except OSError as error:
             warnings.warn(f"{self}: run.json has no summary: {error}", stacklevel=3)
 
