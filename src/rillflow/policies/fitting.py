@@ -38,11 +38,10 @@ def network_shapes(spec: PolicySpec) -> dict[str, Shape]:
         return spec.weight_shapes
     import torch
 
-    from rillflow.policies.make_model import MODELS
+    from rillflow.policies.make_model import built_in
 
-    assert isinstance(spec.model, str), "a network of the user's own has to be made to be known"
     with torch.device("meta"):  # shapes without numbers
-        network = MODELS[spec.model](spec)
+        network = built_in(spec)
     shapes = {name: tuple(weight.shape) for name, weight in network.named_parameters()}
     return shapes | spec.buffer_shapes
 
@@ -52,7 +51,7 @@ def _check_proportion(spec: PolicySpec, count: int) -> None:
     largest = max(
         *(left * right for left, right in pairwise(widths)),
         spec.lstm_size**2,
-        spec.image_features**2,
+        (spec.image_features or 1) ** 2,
     )
     if largest > max(_MODEST, 4 * count):
         raise BuildError(

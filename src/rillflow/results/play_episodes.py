@@ -71,7 +71,12 @@ def play_agents(
         env_to_play(own)
     count, config = min(episodes, _COPIES), trained.config
     envs = make_multi_agent_envs(
-        config.env, count, trained.agents, seed=seed, env_config=config.env_config
+        config.env,
+        count,
+        trained.agents,
+        seed=seed,
+        **config.env_settings
+        | {"action_masks": any(own.spec.masked for own in trained.policies.values())},
     )
     envs.want_infos(config.info_metrics)
     try:

@@ -43,7 +43,7 @@ class MultiAgentWorker:
             config.policy_mapping,
             policies=config.policies,
             seed=info.seed,
-            env_config=config.env_config,
+            **config.env_settings,
         )
         self._info_metrics = next(iter(settings.values())).info_metrics
         self.envs.want_infos(self._info_metrics)
