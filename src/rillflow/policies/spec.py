@@ -22,6 +22,7 @@ from rillflow.errors import BuildError
 from rillflow.images import CHANNELS, Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
 from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
+from rillflow.policies.head_checks import check_head
 from rillflow.policies.image_scale import FAR
 from rillflow.policies.memory_choice import check_memory, state_of
 from rillflow.policies.normalizer import buffer_shapes
@@ -94,7 +95,7 @@ class PolicySpec:
             object.__setattr__(self, "model", _below_memory(self))
             object.__setattr__(self, "memory", "lstm")
         _check_sizes(self)
-        _check_head(self)
+        check_head(self)
         _check_observations(self)
 
     # what follows from the spaces
@@ -344,45 +345,6 @@ def _check_sizes(spec: PolicySpec) -> None:
 
 def _positive(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number > 0
-
-
-def _check_head(spec: PolicySpec) -> None:
-    kind = spec.actions.kind
-    if spec.head == "q" and kind == "continuous":
-        raise BuildError(
-            "head='q' has one output per action and cannot enumerate the continuous actions of "
-            f"{spec.action_space}; use an actor-critic method (PPO, A2C, A3C, IMPALA), "
-            "head='actor_critic', or make the actions discrete"
-        )
-    if spec.head == "q" and kind == "multidiscrete":
-        raise BuildError(
-            f"head='q' needs a Discrete action space, found {spec.action_space}; use an "
-            "actor-critic method (PPO, A2C, A3C, IMPALA), head='actor_critic', or number all "
-            f"combinations: Discrete({prod(spec.actions.sizes)})"
-        )
-    if spec.bounded:
-        _check_bounds(spec)
-    if spec.dueling and spec.head != "q":
-        raise BuildError(f"dueling=True splits q values and needs head='q', found {spec.head!r}")
-
-
-def _check_bounds(spec: PolicySpec) -> None:
-    space: Any = spec.action_space
-    if spec.actions.kind != "continuous":
-        raise BuildError(
-            f"head={spec.head!r} gives continuous actions, found {space}: use an algorithm for "
-            "discrete actions (DQN, PPO, ...)"
-        )
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        raise BuildError(
-            f"head={spec.head!r} squeezes actions into their bounds, and {space} has none on some "
-            "side: give it bounds (gymnasium.wrappers.RescaleAction), or use PPO"
-        )
-    if not (space.low < space.high).all():
-        raise BuildError(
-            f"head={spec.head!r} stretches actions between their bounds, and in {space} some are "
-            "the same below and above: leave those parts of an action out, or use PPO"
-        )
 
 
 def _check_observations(spec: PolicySpec) -> None:
