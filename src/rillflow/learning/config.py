@@ -18,7 +18,8 @@ from rillflow.learning import fault_settings, schedules
 from rillflow.learning.fields import type_problems
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
-from rillflow.policies.spec import BOTH_SCALED, PolicySpec
+from rillflow.policies.observation_checks import BOTH_SCALED
+from rillflow.policies.spec import PolicySpec
 
 if TYPE_CHECKING:
     from rillflow.learning.algorithm import Algorithm
