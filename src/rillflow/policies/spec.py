@@ -23,6 +23,7 @@ from rillflow.images import CHANNELS, Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
 from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
 from rillflow.policies.image_scale import FAR
+from rillflow.policies.memory_choice import check_memory, state_of
 from rillflow.policies.normalizer import buffer_shapes
 from rillflow.policies.observation_checks import check_observations
 
@@ -63,22 +64,24 @@ class PolicySpec:
     activation: Literal["tanh", "relu"] = "tanh"
     """of the layers behind a vector; those behind an image use relu"""
     model: Literal["mlp", "cnn", "lstm"] | Callable[[PolicySpec], Any] = "mlp"
-    """the network; an lstm has convolutions below it if observations are images"""
+    """the network; "lstm" is the older way to ask for `memory="lstm"` above an mlp or a cnn"""
+    memory: Literal["lstm", "gru"] | None = None
+    """cells above the network's layers, which remember the episode; None: it has none"""
     head: Literal["actor_critic", "q", "squashed_gaussian", "deterministic"] = "actor_critic"
     """a distribution over actions and a value; one value per action; or continuous actions within
     their bounds, drawn or not, without a value"""
     dueling: bool = False
     """q values as a value plus advantages (Wang et al. 2015, arXiv:1511.06581)"""
     shared: bool = False
-    """one trunk for the actor and the critic of an mlp; a cnn or an lstm always has one"""
+    """one trunk for the actor and the critic of an mlp; a cnn and what remembers always have one"""
     image_features: int | None = None
     """width of the layer behind the convolutions; None: 512 behind those of large images, 128
     behind those of small ones"""
     channels: Channels = "auto"
     """where images of three axes have their channels: first or last; auto: told by the shape (see
     `rillflow.images.as_image`)"""
-    lstm_size: int = 128
-    """cells of the lstm"""
+    memory_size: int = 128
+    """cells of the memory"""
     scale_observations: bool = False
     """whether the network sees vectors scaled: what their space bounds from -1 to 1"""
     normalize_observations: bool = False
@@ -87,6 +90,9 @@ class PolicySpec:
 
     def __post_init__(self) -> None:
         _check_choices(self)
+        if self.model == "lstm":  # from here on a network and its memory are two choices
+            object.__setattr__(self, "model", _below_memory(self))
+            object.__setattr__(self, "memory", "lstm")
         _check_sizes(self)
         _check_head(self)
         check_observations(self)
@@ -137,7 +143,10 @@ class PolicySpec:
         """What is subtracted from flat observations, and what they are multiplied by then.
 
         Numbers that have no bounds, or such that no observation comes near them, stay as they are.
+        So do all where a normaliser measures them.
         """
+        if self.normalize_observations:
+            return None
         if not self.scale_observations:
             return self._whole_pixels()
         space: Any = self.observation_space
@@ -151,7 +160,8 @@ class PolicySpec:
     def _whole_pixels(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """The scale of images that are seen flat: bytes become numbers from 0 to 1."""
         space: Any = self.observation_space
-        if space.dtype != np.uint8 or self.image is not None or self.layout is not None:
+        otherwise = self.image is not None or self.layout is not None or self.normalize_observations
+        if space.dtype != np.uint8 or otherwise:
             return None
         size, white = self.observation_size, max(1.0, float(space.high.max()))
         return np.zeros(size, np.float32), np.full(size, 1 / white, np.float32)
@@ -186,8 +196,8 @@ class PolicySpec:
     @property
     def state_shape(self) -> Shape | None:
         """Of the recurrent state of one environment; None if there is none."""
-        if self.model == "lstm":
-            return (2, self.lstm_size)
+        if self.memory is not None:
+            return state_of(self.memory, self.memory_size)
         shape = None if isinstance(self.model, str) else getattr(self.model, "state_shape", None)
         return None if shape is None else tuple(shape)
 
@@ -195,6 +205,21 @@ class PolicySpec:
     def recurrent(self) -> bool:
         """Whether the policy remembers."""
         return self.state_shape is not None
+
+    @property
+    def lstm_size(self) -> int:
+        """The cells of the memory, as version 0.1 called them."""
+        return self.memory_size
+
+    @property
+    def plain(self) -> bool:
+        """Whether the network is layers alone: what NumPy computes, and acts with."""
+        return self.model == "mlp" and self.memory is None
+
+    @property
+    def network(self) -> str:
+        """The network in a word, for messages: 'mlp', or lstm on 'cnn'."""
+        return repr(self.model) if self.memory is None else f"{self.memory} on {self.model!r}"
 
     @property
     def has_value(self) -> bool:
@@ -226,14 +251,14 @@ class PolicySpec:
     @property
     def has_critic(self) -> bool:
         """Whether the value has a trunk of its own."""
-        return self.model == "mlp" and self.head == "actor_critic" and not self.shared
+        return self.plain and self.head == "actor_critic" and not self.shared
 
     @cached_property
     def parameter_shapes(self) -> dict[str, Shape]:
         """Names and shapes of the weights of an mlp."""
-        if self.model != "mlp":
+        if not self.plain:
             raise BuildError(
-                "only the weights of model='mlp' follow from the spec; "
+                "only the weights of model='mlp' without memory follow from the spec; "
                 "for any other network build it: TorchPolicy(spec).get_weights()"
             )
         shapes = self._layers("trunk")
@@ -277,6 +302,15 @@ def linear_shapes(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
     return {f"{name}.weight": (fan_out, fan_in), f"{name}.bias": (fan_out,)}
 
 
+def _below_memory(spec: PolicySpec) -> Literal["mlp", "cnn"]:
+    """What the older spelling of a memory has below it."""
+    if spec.layout is not None:
+        return "cnn" if spec.packed else "mlp"
+    space: Any = spec.observation_space
+    seen = isinstance(space, spaces.Box) and image_in(space, spec.channels) is not None
+    return "cnn" if seen else "mlp"
+
+
 def _check_choices(spec: PolicySpec) -> None:
     choices = {
         "activation": ("tanh", "relu"),
@@ -293,6 +327,7 @@ def _check_choices(spec: PolicySpec) -> None:
         if name == "model" and not isinstance(found, str):
             hint = ", or a function that takes the spec and returns a torch.nn.Module"
         raise BuildError(f"{name} must be one of {', '.join(valid)}, got {found!r}{hint}")
+    check_memory(spec)
 
 
 def _check_sizes(spec: PolicySpec) -> None:
@@ -301,7 +336,7 @@ def _check_sizes(spec: PolicySpec) -> None:
             f"hidden must be a tuple of positive whole numbers, such as (64, 64); "
             f"got {spec.hidden!r}"
         )
-    for name in ("image_features", "lstm_size"):
+    for name in ("image_features", "memory_size"):
         found = getattr(spec, name)
         if not _positive(found) and not (name == "image_features" and found is None):
             raise BuildError(f"{name} must be a positive number, got {found!r}")
