@@ -190,11 +190,8 @@ class AlgorithmConfig(metaclass=_Settings):
     @property
     def env_settings(self) -> dict[str, Any]:
         """What environments are made with, beside their name and number."""
-        return {
-            "env_config": self.env_config,
-            "preprocessing": self.preprocessing,
-            "action_masks": self.action_masks,
-        }
+        given = {"env_config": self.env_config, "preprocessing": self.preprocessing}
+        return {**given, "action_masks": self.action_masks}
 
     def learning_rate(self, updates: int) -> float:
         """For the optimiser step that follows so many others."""

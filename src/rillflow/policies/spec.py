@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, Literal
 
 import numpy as np
-from gymnasium import Space
+from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from rillflow.envs.layout import Layout, layout_of
