@@ -19,7 +19,7 @@ from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
 from rillflow.learning.suited_settings import current, remembers, suiting
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
-from rillflow.policies.scaling_checks import BOTH_SCALED
+from rillflow.policies.observation_checks import BOTH_SCALED
 from rillflow.policies.spec import PolicySpec
 
 if TYPE_CHECKING:
@@ -191,11 +191,8 @@ class AlgorithmConfig(metaclass=_Settings):
     @property
     def env_settings(self) -> dict[str, Any]:
         """What environments are made with, beside their name and number."""
-        return {
-            "env_config": self.env_config,
-            "preprocessing": self.preprocessing,
-            "action_masks": self.action_masks,
-        }
+        given = {"env_config": self.env_config, "preprocessing": self.preprocessing}
+        return {**given, "action_masks": self.action_masks}
 
     def learning_rate(self, updates: int) -> float:
         """For the optimiser step that follows so many others."""

@@ -26,7 +26,7 @@ from rillflow.policies.head_checks import check_head
 from rillflow.policies.image_scale import FAR
 from rillflow.policies.memory_choice import check_memory, state_of
 from rillflow.policies.normalizer import buffer_shapes
-from rillflow.policies.scaling_checks import check_normalize, check_scale
+from rillflow.policies.observation_checks import check_observations
 
 Shape = tuple[int, ...]
 
@@ -96,7 +96,7 @@ class PolicySpec:
             object.__setattr__(self, "memory", "lstm")
         _check_sizes(self)
         check_head(self)
-        _check_observations(self)
+        check_observations(self)
 
     # what follows from the spaces
 
@@ -345,41 +345,3 @@ def _check_sizes(spec: PolicySpec) -> None:
 
 def _positive(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number > 0
-
-
-def _check_observations(spec: PolicySpec) -> None:
-    space = spec.observation_space
-    if not isinstance(space, spaces.Box):
-        raise BuildError(
-            f"a policy takes observations of a Box, found {space}: encode them as one vector first"
-        )
-    if spec.scale_observations:
-        check_scale(spec)
-    if spec.normalize_observations:
-        check_normalize(spec)
-    if not isinstance(spec.model, str):
-        return  # your own network may take any array
-    if spec.layout is not None:
-        _check_parts(spec)
-        return
-    if space.dtype != np.uint8 and not np.issubdtype(space.dtype, np.floating):
-        raise BuildError(
-            f"observations must be floating-point numbers or images of uint8, found {space}: "
-            "convert them to float32, or images to uint8, first"
-        )
-    if spec.model == "cnn" and spec.image is None:
-        raise BuildError(
-            "model='cnn' takes images, which have two or three axes (pixels are scaled inside), "
-            f"found {space}: use model='mlp'"
-        )
-
-
-def _check_parts(spec: PolicySpec) -> None:
-    if spec.model == "mlp" and spec.packed:
-        raise BuildError(
-            f"model='mlp' takes vectors, and there are images in {spec.layout}: use model='cnn'"
-        )
-    if spec.model == "cnn" and not spec.packed:
-        raise BuildError(
-            f"model='cnn' takes images, and there are none in {spec.layout}: use model='mlp'"
-        )
