@@ -18,7 +18,8 @@ from rillflow.learning.fields import type_problems
 from rillflow.learning.suited_settings import current, remembers, suiting
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
-from rillflow.policies.spec import BOTH_SCALED, PolicySpec
+from rillflow.policies.spec import PolicySpec
+from rillflow.policies.spec_checks import BOTH_SCALED
 
 if TYPE_CHECKING:
     from rillflow.learning.algorithm import Algorithm
