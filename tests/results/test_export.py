@@ -43,6 +43,10 @@ SPECS: dict[str, dict[str, Any]] = {
         "normalize_observations": True,
         "head": "q",
     },
+    "normalized-pixels": {
+        "observation_space": Box(0, 255, (3, 3, 1), np.uint8),
+        "normalize_observations": True,
+    },
     "lstm-normalized": {"normalize_observations": True, "model": "lstm", "memory_size": 16},
     "q": {"head": "q"},
     "dueling": {"head": "q", "dueling": True},
@@ -138,6 +142,7 @@ def test_the_file_says_what_it_is(remembering: Trained, tmp_path: Path) -> None:
     shown = json.loads(facts["observation_space"], parse_constant=lambda c: pytest.fail(c))
     assert (shown["shape"], shown["dtype"]) == ([2], "float32")
     assert json.loads(facts["recurrent"]) is True
+    assert json.loads(facts["preprocessing"])["frame_stack"] == 1
     assert session.get_modelmeta().producer_name == "rillflow"
     inputs = {i.name: (i.shape, i.type) for i in session.get_inputs()}
     assert inputs == {

@@ -196,12 +196,16 @@ def _sort_out_names(options: Any, name: str) -> None:
         raise Usage(f"unexpected {options.algorithm!r} before the algorithm {name!r}")
 
 
+_GENERAL = ("rollouts", "evaluation", "faults", "learning", "network")
+"""groups of settings that every algorithm has"""
+
+
 def _add_settings(parser: Parser, settings: Sequence[Setting]) -> None:
     """A flag for each setting, grouped; those that are the algorithm's own come first."""
     by_group: dict[str, list[Setting]] = {}
     for setting in settings:
         by_group.setdefault(setting.group, []).append(setting)
-    general = [name for name in ("rollouts", "faults", "learning", "network") if name in by_group]
+    general = [name for name in _GENERAL if name in by_group]
     own = [name for name in by_group if name not in general]
     for title in [*reversed(own), *general]:
         group = parser.add_argument_group(title)

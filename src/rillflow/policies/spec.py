@@ -148,7 +148,10 @@ class PolicySpec:
         """What is subtracted from flat observations, and what they are multiplied by then.
 
         Numbers that have no bounds, or such that no observation comes near them, stay as they are.
+        So do all where a normaliser measures them.
         """
+        if self.normalize_observations:
+            return None
         if not self.scale_observations:
             return self._whole_pixels()
         space: Any = self.observation_space
@@ -162,7 +165,8 @@ class PolicySpec:
     def _whole_pixels(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """The scale of images that are seen flat: bytes become numbers from 0 to 1."""
         space: Any = self.observation_space
-        if space.dtype != np.uint8 or self.image is not None or self.layout is not None:
+        otherwise = self.image is not None or self.layout is not None or self.normalize_observations
+        if space.dtype != np.uint8 or otherwise:
             return None
         size, white = self.observation_size, max(1.0, float(space.high.max()))
         return np.zeros(size, np.float32), np.full(size, 1 / white, np.float32)

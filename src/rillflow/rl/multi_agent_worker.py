@@ -20,6 +20,7 @@ from rillflow.policies.remembering import Remembering
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.burn_in import BurnIn
 from rillflow.rl.limits import Limits
+from rillflow.rl.rollout_worker import tell_once
 from rillflow.types import ActorInfo
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class MultiAgentWorker:
             seed=info.seed,
             **config.env_settings,
         )
+        self._info_metrics = next(iter(settings.values())).info_metrics
+        self.envs.want_infos(self._info_metrics)
         self.policies = {
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
         }
@@ -129,7 +132,13 @@ class MultiAgentWorker:
     def pop_metrics(self) -> dict[str, Any] | None:
         """Steps of the environments and, for each policy, episodes that ended since."""
         steps, self.steps = self.steps, 0
-        return {"steps": steps, "policies": self.envs.pop_episodes()} if steps else None
+        if not steps:
+            return None
+        told: dict[str, Any] = {"steps": steps, "policies": self.envs.pop_episodes()}
+        if self._info_metrics:
+            told["infos"], notes = self.envs.pop_infos()
+            tell_once(told, notes, self.info)
+        return told
 
     def get_state(self) -> dict[str, Any]:
         """Environments and policies; see `MultiAgentEnvs.exact`."""

@@ -40,6 +40,7 @@ class RolloutWorker(ActingWorker):
         )
         if config.on_failure != "raise":
             self.envs.mend()
+        self.envs.want_infos(config.info_metrics)
         self.limits = Limits(config, info)
         self._step = self.limits.timed(self.envs.step)
         self.obs: Array = self.envs.reset()
@@ -153,6 +154,9 @@ class RolloutWorker(ActingWorker):
         failures, notes = self.envs.pop_failures()
         if failures:
             told |= {"counters": {"env_failures": failures}, "notes": notes}
+        if self.config.info_metrics:
+            told["infos"], notes = self.envs.pop_infos()
+            tell_once(told, notes, self.info)
         return told
 
     def get_state(self) -> dict[str, Any]:
@@ -200,6 +204,12 @@ class RolloutWorker(ActingWorker):
     def close(self) -> None:
         """Close the environments."""
         self.envs.close()
+
+
+def tell_once(told: dict[str, Any], notes: list[str], info: ActorInfo) -> None:
+    """Add what the user should know of the infos; all workers would say the same."""
+    if notes and info.index == 0:
+        told["notes"] = [*told.get("notes", ()), *notes]
 
 
 def _came_late(config: AlgorithmConfig, info: ActorInfo) -> bool:

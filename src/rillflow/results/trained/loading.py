@@ -48,7 +48,10 @@ def load(
     origin = Origin(Path(path), saved.get("env"), untrusted(named_code(asks), trust))
     if origin.untrusted:
         settings["env"] = None  # so that nobody makes it by mistake
-    return Trained(kind(**settings), spec, weights, history, origin=origin)
+    trained = Trained(kind(**settings), spec, weights, history, origin=origin)
+    judged = about.get("judged")
+    trained.judged = judged if isinstance(judged, Mapping) else None
+    return trained
 
 
 def _checked(
