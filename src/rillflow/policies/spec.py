@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
-from gymnasium import Space, spaces
+from gymnasium import Space
 from numpy.typing import NDArray
 
 from rillflow.envs.layout import Layout, layout_of
 from rillflow.errors import BuildError
-from rillflow.images import CHANNELS, Channels, Image, as_image, image_in
+from rillflow.images import Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
 from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
 from rillflow.policies.head_checks import check_head
 from rillflow.policies.image_scale import FAR
-from rillflow.policies.memory_choice import check_memory, state_of
+from rillflow.policies.memory_choice import state_of
 from rillflow.policies.normalizer import buffer_shapes
 from rillflow.policies.observation_checks import check_observations
+from rillflow.policies.spec_checks import below_memory, check_choices, check_sizes
 
 Shape = tuple[int, ...]
 
@@ -90,11 +90,11 @@ class PolicySpec:
     of the network; with a model of your own, that is what the module is called with"""
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         if self.model == "lstm":  # from here on a network and its memory are two choices
-            object.__setattr__(self, "model", _below_memory(self))
+            object.__setattr__(self, "model", below_memory(self))
             object.__setattr__(self, "memory", "lstm")
-        _check_sizes(self)
+        check_sizes(self)
         check_head(self)
         check_observations(self)
 
@@ -301,47 +301,3 @@ class PolicySpec:
 def linear_shapes(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
     """Names and shapes of the weights of one linear layer."""
     return {f"{name}.weight": (fan_out, fan_in), f"{name}.bias": (fan_out,)}
-
-
-def _below_memory(spec: PolicySpec) -> Literal["mlp", "cnn"]:
-    """What the older spelling of a memory has below it."""
-    if spec.layout is not None:
-        return "cnn" if spec.packed else "mlp"
-    space: Any = spec.observation_space
-    seen = isinstance(space, spaces.Box) and image_in(space, spec.channels) is not None
-    return "cnn" if seen else "mlp"
-
-
-def _check_choices(spec: PolicySpec) -> None:
-    choices = {
-        "activation": ("tanh", "relu"),
-        "model": ("mlp", "cnn", "lstm"),
-        "head": ("actor_critic", "q", "squashed_gaussian", "deterministic"),
-        "channels": CHANNELS,
-    }
-    for name, valid in choices.items():
-        found = getattr(spec, name)
-        if found in valid or (name == "model" and callable(found)):
-            continue
-        near = get_close_matches(str(found), valid, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        if name == "model" and not isinstance(found, str):
-            hint = ", or a function that takes the spec and returns a torch.nn.Module"
-        raise BuildError(f"{name} must be one of {', '.join(valid)}, got {found!r}{hint}")
-    check_memory(spec)
-
-
-def _check_sizes(spec: PolicySpec) -> None:
-    if not isinstance(spec.hidden, tuple) or not all(_positive(width) for width in spec.hidden):
-        raise BuildError(
-            f"hidden must be a tuple of positive whole numbers, such as (64, 64); "
-            f"got {spec.hidden!r}"
-        )
-    for name in ("image_features", "memory_size"):
-        found = getattr(spec, name)
-        if not _positive(found) and not (name == "image_features" and found is None):
-            raise BuildError(f"{name} must be a positive number, got {found!r}")
-
-
-def _positive(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number > 0
