@@ -78,11 +78,11 @@ class Layers:
         self._rows = -1
         self._free: list[Pass] = []
         self._used: list[Pass] = []
-        # per layer: the gradient of what came out, room for the slope of the activation, and for
-        # passes that nobody remembers; arrays of this size are costly to allocate each time
+        # per layer: the gradient of what came out, and room for passes that nobody remembers;
+        # arrays of this size are costly to allocate each time
         self._d_hidden: list[Floats] = []
-        self._slopes: list[Floats] = []
         self._passing: list[Floats] = []
+        self._slopes: dict[tuple[int, ...], Floats] = {}
 
     def forward(self, x: Floats) -> Pass:
         """[inputs, N] to [features, N], remembered until `forget`."""
@@ -136,7 +136,7 @@ class Layers:
         if d.shape[-1] != self._rows:
             self._resize(d.shape[-1])
         for index in reversed(range(len(self.linears))):
-            self._through_activation(one.hidden[index], d, index)
+            self._through_activation(one.hidden[index], d)
             linear = self.linears[index]
             if learns:
                 linear.backward(one.hidden[index - 1] if index else one.x, d, add)
@@ -159,9 +159,9 @@ class Layers:
         activated: Floats = np.tanh(x, out=x) if self.tanh else np.maximum(x, _zeros(x), out=x)
         return activated
 
-    def _through_activation(self, hidden: Floats, d: Floats, index: int) -> None:
+    def _through_activation(self, hidden: Floats, d: Floats) -> None:
         """Multiply `d` with the slope of the activation, which follows from its result."""
-        slope = self._slopes[index]
+        slope = self._slope(d)
         if self.tanh:
             np.multiply(hidden, hidden, out=slope)
             np.subtract(_ONE, slope, out=slope)
@@ -175,13 +175,21 @@ class Layers:
     def _resize(self, rows: int) -> None:
         self._rows = rows
         self._free = []
-        self._d_hidden, self._slopes = self._arrays(rows), self._arrays(rows)
+        self._d_hidden, self._slopes = self._arrays(rows), {}
+
+    def _slope(self, d: Floats) -> Floats:
+        """Room for the slope of an activation, one for all layers of a shape."""
+        slope = self._slopes.get(d.shape)
+        if slope is None:
+            slope = self._slopes[d.shape] = np.empty_like(d)
+        return slope
 
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _NOTHING = np.empty((0, 0), np.float32)
 _ONES = np.ones(1024, np.float32)
 _ZEROS = np.zeros(1024, np.float32)
+_ZEROS_OF: dict[tuple[int, ...], Floats] = {}
 
 
 def _ones(n: int) -> Floats:
@@ -194,6 +202,10 @@ def _ones(n: int) -> Floats:
 def _zeros(x: Floats) -> Floats:
     """As many as `x` has entries, in its shape; nobody writes there."""
     global _ZEROS
-    if len(_ZEROS) < x.size:
-        _ZEROS = np.zeros(2 * x.size, np.float32)
-    return _ZEROS[: x.size].reshape(x.shape)
+    found = _ZEROS_OF.get(x.shape)
+    if found is None:
+        if len(_ZEROS) < x.size:
+            _ZEROS = np.zeros(2 * x.size, np.float32)
+            _ZEROS_OF.clear()  # they are views of an array that is let go of
+        found = _ZEROS_OF[x.shape] = _ZEROS[: x.size].reshape(x.shape)
+    return found
