@@ -69,8 +69,8 @@ _LAZY = {
     "simulate": "rillflow.simulation",
     "train": "rillflow.runs.train",
 }
-"""names whose modules are imported when they are first used, so that `import rillflow` is quick, and
-quicker still where nothing is scheduled: in workers"""
+"""names whose modules are imported when they are first used, so that `import rillflow` is quick: a
+worker has no use for a scheduler"""
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ are stored, and sums over a few actions run along whole vectors. Layers of an en
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -35,7 +36,7 @@ class Linear:
         """Leave the gradients of weights and bias, or add to those that are there."""
         turned = x.swapaxes(-1, -2)
         # a product with ones is a sum that BLAS does, several times faster than `sum`
-        ones = _ones(d_out.shape[-1])
+        ones = _ones(d_out.shape[-1:])
         if add:
             self.d_weight += np.matmul(d_out, turned)
             self.d_bias += np.matmul(d_out, ones)
@@ -156,7 +157,9 @@ class Layers:
 
     def _activate(self, x: Floats) -> Floats:
         # two arrays are compared four times as fast as an array and a number
-        activated: Floats = np.tanh(x, out=x) if self.tanh else np.maximum(x, _zeros(x), out=x)
+        activated: Floats = (
+            np.tanh(x, out=x) if self.tanh else np.maximum(x, _zeros(x.shape), out=x)
+        )
         return activated
 
     def _through_activation(self, hidden: Floats, d: Floats) -> None:
@@ -187,25 +190,30 @@ class Layers:
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _NOTHING = np.empty((0, 0), np.float32)
-_ONES = np.ones(1024, np.float32)
-_ZEROS = np.zeros(1024, np.float32)
-_ZEROS_OF: dict[tuple[int, ...], Floats] = {}
+_MOST_SHAPES = 64
 
 
-def _ones(n: int) -> Floats:
-    global _ONES
-    if len(_ONES) < n:
-        _ONES = np.ones(2 * n, np.float32)
-    return _ONES[:n]
+class _Constant:
+    """One number as often as is wanted, in any shape; nobody writes there."""
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+        self._all: Floats = np.empty(0, np.float32)
+        self._views: dict[tuple[int, ...], Floats] = {}
+        """of that array, by shape"""
+
+    def __call__(self, shape: tuple[int, ...]) -> Floats:
+        found = self._views.get(shape)
+        return self._view(shape) if found is None else found
+
+    def _view(self, shape: tuple[int, ...]) -> Floats:
+        size = math.prod(shape)
+        if len(self._all) < size or len(self._views) >= _MOST_SHAPES:
+            self._views.clear()
+        if len(self._all) < size:
+            self._all = np.full(2 * size, self.number, np.float32)
+        view = self._views[shape] = self._all[:size].reshape(shape)
+        return view
 
 
-def _zeros(x: Floats) -> Floats:
-    """As many as `x` has entries, in its shape; nobody writes there."""
-    global _ZEROS
-    found = _ZEROS_OF.get(x.shape)
-    if found is None:
-        if len(_ZEROS) < x.size:
-            _ZEROS = np.zeros(2 * x.size, np.float32)
-            _ZEROS_OF.clear()  # they are views of an array that is let go of
-        found = _ZEROS_OF[x.shape] = _ZEROS[: x.size].reshape(x.shape)
-    return found
+_ones, _zeros = _Constant(1), _Constant(0)
