@@ -10,7 +10,9 @@ import numpy as np
 from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 from rillflow.experience.batch import Array, MultiAgentBatch
 from rillflow.experience.fragment_writer import FragmentWriter
+from rillflow.experience.running_return import RunningReturn
 from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.schedules import Scheduled
 from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
@@ -54,6 +56,12 @@ class MultiAgentWorker:
         self.exploring = {
             name: settings[name].explorer().begin(spec, place) for name, spec in specs.items()
         }
+        self.scheduled = {name: Scheduled(settings[name]) for name in specs}
+        self.running = {
+            name: RunningReturn(len(self.obs[name]))
+            for name in specs
+            if settings[name].scale_rewards
+        }
         self.steps = 0
         self.total_steps = 0
 
@@ -61,7 +69,10 @@ class MultiAgentWorker:
         """The next fragment of each policy, from where the last one ended."""
         self.limits.before_rollout()
         length = self.config.rollout_fragment_length
-        for exploring in self.exploring.values():
+        now = {name: one.at(self._steps_of_all(name)) for name, one in self.scheduled.items()}
+        for name, exploring in self.exploring.items():
+            if self.scheduled[name]:
+                exploring.explorer = now[name].explorer()
             exploring.start(self.total_steps)
         fragments = {name: FragmentWriter(length) for name in self.policies}
         for _ in range(length):
@@ -79,7 +90,15 @@ class MultiAgentWorker:
         self.steps += made
         self.total_steps += made
         self.limits.after_rollout()
-        return MultiAgentBatch({name: f.finish(self.obs[name]) for name, f in fragments.items()})
+        batches = {name: f.finish(self.obs[name]) for name, f in fragments.items()}
+        for name, running in self.running.items():
+            batches[name] = running.written(batches[name], now[name].gamma)
+        return MultiAgentBatch(batches)
+
+    def _steps_of_all(self, policy: str) -> float:
+        """Steps of a policy's agents in all workers, if they are as far as this one."""
+        agents = len(self.obs[policy]) / self.config.num_envs_per_worker
+        return self.total_steps * agents * max(1, self.config.num_workers)
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Array]]) -> None:
         """Act with these from now on: weights by policy."""
@@ -98,6 +117,7 @@ class MultiAgentWorker:
             "policies": {name: policy.get_state() for name, policy in self.policies.items()},
             "total_steps": self.total_steps,
             "starts": self.starts,
+            "running": {name: one.get_state() for name, one in self.running.items()},
             "exploring": {name: one.get_state() for name, one in self.exploring.items()},
         }
 
@@ -109,6 +129,9 @@ class MultiAgentWorker:
         for name, policy in self.policies.items():
             policy.set_state(state["policies"][name])
         self.total_steps = state["total_steps"]
+        for name, running in self.running.items():
+            if name in state.get("running", {}):
+                running.set_state(state["running"][name])
         if "exploring" in state:  # version 0.1 had no explorers with a memory
             self.starts = dict(state["starts"])
             for name, one in self.exploring.items():
