@@ -93,5 +93,13 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
 
 
 APEX = Algorithm(
-    "apex", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+    "apex",
+    Config,
+    modules,
+    update,
+    plan,
+    prepare=prepare,
+    explorer=explorer,
+    tuned=TUNED,
+    recurrent=True,
 )

@@ -103,5 +103,13 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
 
 
 DQN = Algorithm(
-    "dqn", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+    "dqn",
+    Config,
+    modules,
+    update,
+    plan,
+    prepare=prepare,
+    explorer=explorer,
+    tuned=TUNED,
+    recurrent=True,
 )

@@ -53,5 +53,13 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
 
 
 SIMPLE_Q = Algorithm(
-    "simple_q", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+    "simple_q",
+    Config,
+    modules,
+    update,
+    plan,
+    prepare=prepare,
+    explorer=explorer,
+    tuned=TUNED,
+    recurrent=True,
 )

@@ -19,6 +19,7 @@ from gymnasium.vector import SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from rillflow.envs.checks import EnvError, EnvFailed
+from rillflow.envs.layout import MASK
 from rillflow.envs.mending import Mending, failure_of
 from rillflow.envs.skipped_wrappers import SkippedWrappers
 from rillflow.envs.spaces import is_box
@@ -33,8 +34,9 @@ _NOTHING = object()
 class SyncVector(SyncVectorEnv):
     """Gymnasium's `SyncVectorEnv` in its NEXT_STEP mode, at half of its cost around the copies.
 
-    The infos of the copies are not joined: nobody reads them. Results are collected in lists and
-    become arrays once per step, new ones each time.
+    The infos of the copies are not joined: whoever wants them reads them one by one; only masks of
+    actions in them are, if they are to be kept. Results are collected in lists and become arrays
+    once per step, new ones each time.
     """
 
     def __init__(
@@ -46,6 +48,10 @@ class SyncVector(SyncVectorEnv):
         self.mending = Mending(make)
         self.failed: Array | None = None
         """which copies raised in the last step, and are at the beginning of an episode; None: no"""
+        self.infos: list[dict[str, Any]] | None = None
+        """of the last step, of each copy; None: nobody wants them, a list: keep them from now on"""
+        self.keeps_masks = False
+        """whether infos have masks of actions that somebody reads"""
         self._made = 0
         self._passed: SkippedWrappers | None = None
         """the copies as they are stepped; None: look again"""
@@ -85,7 +91,8 @@ class SyncVector(SyncVectorEnv):
         if self._passed is None or not self._passed.settled:
             self._passed = SkippedWrappers(self.envs, guards=self._unguarded)
         self.failed = None
-        obs, rewards, terminated, truncated = said = self._results(self._passed, actions)
+        masks: list[Any] | None = [] if self.keeps_masks else None
+        obs, rewards, terminated, truncated = said = self._results(self._passed, actions, masks)
         self._made += self.num_envs
         joined = self._checked(self._passed, *said) if self._unguarded else self._joined(obs)
         self._last = joined
@@ -96,9 +103,12 @@ class SyncVector(SyncVectorEnv):
         if self.failed is not None:
             self.envs = self.envs  # told how far their episodes are, and looked at anew
         flags = self._terminations, self._truncations
-        return joined, np.array(rewards, np.float64), *flags, {}
+        info = {} if masks is None else {MASK: _objects(masks)}
+        return joined, np.array(rewards, np.float64), *flags, info
 
-    def _results(self, passed: SkippedWrappers, actions: Any) -> tuple[list[Any], ...]:
+    def _results(
+        self, passed: SkippedWrappers, actions: Any, masks: list[Any] | None
+    ) -> tuple[list[Any], ...]:
         """What the copies say; nothing else of it is kept, so that its memory is used again."""
         obs: list[Any] = []
         rewards: list[Any] = []
@@ -106,6 +116,7 @@ class SyncVector(SyncVectorEnv):
         truncated: list[Any] = []
         calls = passed.calls(self._autoreset_envs)
         said: Any = _NOTHING
+        infos: list[dict[str, Any]] | None = None if self.infos is None else []
         try:
             for call, action in zip(calls, iterate(self.action_space, actions), strict=True):
                 try:
@@ -120,26 +131,33 @@ class SyncVector(SyncVectorEnv):
                 rewards.append(reward)
                 terminated.append(ended)
                 truncated.append(cut)
+                if infos is not None:
+                    infos.append(info)
+                if masks is not None:
+                    masks.append(info.get(MASK))
         except EnvError:
             raise
         except Exception:
             if said is not _NOTHING:
                 passed.judge(len(obs), said)
             raise
+        self.infos = infos
         return obs, rewards, terminated, truncated
 
     def _begin_anew(self, passed: SkippedWrappers, index: int, error: Exception) -> tuple[Any, ...]:
         """What stands for the step of a copy that raised: the beginning of its next episode."""
         failure = failure_of(error, lambda error: passed.complaint(index, error))
         try:
-            first = self.mending.reset(self._envs, index, failure, self._made)
+            first, info = self.mending.reset(self._envs, index, failure, self._made)
         except EnvFailed as last:
+            if last is error:  # what a guard raised; it is not its own cause
+                raise
             raise last from error
         passed.begin_anew(index)
         if self.failed is None:
             self.failed = np.zeros(self.num_envs, bool)
         self.failed[index] = True
-        return first, 0.0, False, False, {}
+        return first, 0.0, False, False, info
 
     def _checked(
         self,
@@ -180,3 +198,11 @@ class SyncVector(SyncVectorEnv):
             return joined.reshape(self.num_envs, *self._shape)
         empty: Any = create_empty_array(space, n=self.num_envs)
         return concatenate(space, obs, empty)
+
+
+def _objects(values: list[Any]) -> Array:
+    """One value for each copy, whatever they are."""
+    out = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        out[i] = value
+    return out

@@ -17,6 +17,7 @@ A loop that keeps true transitions reads, in every mode:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,10 +36,17 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
-from rillflow.envs.spaces import Array, actions_of, is_box, observations_of
+from rillflow.envs.final_info import Figures, FinalInfos, row_of
+from rillflow.envs.frame_stack import FrameStack
+from rillflow.envs.info_masks import InfoMasks, stuck_row
+from rillflow.envs.layout import MASK, all_finite, layout_of
+from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
+from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gymnasium.spaces import Box, Space
 
 
@@ -77,7 +85,14 @@ class Envs:
     """A vector environment with plain arrays, checked results and episode statistics."""
 
     def __init__(
-        self, vector: Any, *, name: str, seed: int = 0, clip_rewards: bool = False
+        self,
+        vector: Any,
+        *,
+        name: str,
+        seed: int = 0,
+        clip_rewards: bool = False,
+        preprocessing: Preprocessing | None = None,
+        action_masks: bool = True,
     ) -> None:
         self.name = name
         self.num_envs = int(vector.num_envs)
@@ -88,8 +103,25 @@ class Envs:
         self._seed = seed & 0x3FFFFFFF  # native environments take 32 signed bits, and count up
         self._clip_rewards = clip_rewards
         self._mode = autoreset_mode(vector, name)
-        self._observations = observations_of(vector.single_observation_space, name)
         self._actions = actions_of(vector.single_action_space, name)
+        self._choices = choices_of(self._actions.space) if action_masks else ()
+        self._how = preprocessing or Preprocessing()
+        seen = observations_of(vector.single_observation_space, name, sum(self._choices))
+        self._observations = preprocessed(seen, self._how, name)
+        self.shrunk = shrunk_by_default(seen.space, self._how)
+        """what to tell of images that are smaller than the environment's, though nobody said so"""
+        self._stack = None
+        if self._how.frame_stack > 1:
+            space = self._observations.space
+            self._stack = FrameStack(space, self._how.frame_stack, self._how.image(space))
+        self._layout = layout_of(self._observations.space)
+        self._masks: InfoMasks | None = None
+        """reads masks of actions in infos; None: there are none"""
+        masked = self._layout is not None and self._layout.mask_size > 0
+        self._looked = masked or not self._choices
+        """whether it is known where masks of actions are, if anywhere"""
+        self._first: Any = None
+        """of the first reset, if it was made to look for masks"""
         self._state = state_of(vector)
         self._mends = hasattr(vector, "mending")
         self._steps = 0
@@ -97,6 +129,7 @@ class Envs:
         self._seen: Array = np.empty(0)
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes = Episodes(self.num_envs)
+        self._infos: FinalInfos | None = None
         space = vector.observation_space
         self._expected = (space.shape, space.dtype) if is_box(space) else None
         # what every step is compared with: asked for once, because asking costs more than comparing
@@ -108,8 +141,12 @@ class Envs:
 
     @property
     def observation_space(self) -> Box:
-        """Of one environment: float32, or uint8 for an image."""
-        return self._observations.space
+        """Of one environment: float32, or uint8 for an image; a first reset tells of masks."""
+        if not self._looked:
+            with suppress(EnvError):  # told by the reset that is asked for
+                self._first = self._call_reset(seed=self._seed)
+                self._look(self._first[1])
+        return self._observations.space if self._stack is None else self._stack.space
 
     @property
     def action_space(self) -> Space[Any]:
@@ -131,12 +168,36 @@ class Envs:
         return self._reset(None if self._seeded else self._seed)
 
     def _reset(self, seed: int | None) -> Array:
-        raw = self._call_reset(seed=seed)
+        first, self._first = self._first, None
+        made = first is not None and not self._seeded and seed == self._seed
+        raw, info = first if made else self._call_reset(seed=seed)
+        self._look(info)
         self._seeded = True
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
-        self.obs = self._encode(raw).copy()
+        self.obs = self._encode(raw, info).copy()
+        if self._stack is not None:
+            self.obs = self._stack.begin(self.obs)
+        self._check_allowed(self.obs)
         return self.obs
+
+    def _look(self, info: dict[str, Any]) -> None:
+        """See from the first reset whether infos hold masks of actions."""
+        if self._looked:
+            return
+        self._looked = True
+        if MASK not in info:
+            return
+        space = self.vector.single_observation_space
+        masks = InfoMasks(self._choices, self.num_envs)
+        read = masks.read(info)
+        self._refuse(read if isinstance(read, str) else None)
+        self._masks = masks
+        seen = observations_of(space, self.name, sum(self._choices), masked=True)
+        self._observations = preprocessed(seen, self._how, self.name)
+        self._layout = layout_of(self._observations.space)
+        if hasattr(self.vector, "keeps_masks"):
+            self.vector.keeps_masks = True
 
     def _call_reset(self, **arguments: Any) -> Any:
         try:
@@ -146,7 +207,7 @@ class Envs:
         except Exception as error:
             raise raised(error, "reset", self.name) from error
         self._refuse(result_mismatch(result, ("observations", "info"), "reset"))
-        return result[0]
+        return result
 
     def step(self, actions: Array) -> Step:
         """Act once in every environment."""
@@ -161,37 +222,62 @@ class Envs:
         if type(result) is not tuple or len(result) != 5 or type(result[4]) is not dict:
             self._refuse(result_mismatch(result, _STEP, "step"))
         raw, raw_rewards, terminated, truncated, info = result
-        obs = self._encode(raw)
-        rewards = self._rewards(raw_rewards)
         self._check_flags(terminated, "terminated")
         self._check_flags(truncated, "truncated")
+        obs = self._encode(raw, info, terminated, truncated)
+        rewards = self._rewards(raw_rewards)
         if self._reuses:
             terminated, truncated = terminated.copy(), truncated.copy()
         done = terminated | truncated
         ended = b"\1" in done.tobytes()  # several times faster than `any` of NumPy
         valid, next_obs, cut = None, None, None
         if self._mode == "NextStep":
-            valid = ~self._was_done
-            if self._mends and self.vector.failed is not None:
-                failed = self.vector.failed
-                valid, cut = valid & ~failed, valid & failed
-                self._episodes.forget(failed)
-            if self._ended:
-                rewards *= valid  # the reward of a step that only resets is no reward
-            self._was_done, self._ended = done, ended
+            valid, cut = self._next_step(done, ended, rewards)
         else:
             next_obs = obs
             if ended and self._mode == "SameStep":
                 next_obs = self._with_final(obs, done, info)
             elif ended:
                 obs = self._begin(obs, done)
-        self._episodes.count(rewards, valid)
-        if ended:
-            self._episodes.end(done)
-        if self._clip_rewards:
-            np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
+        self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
+        if self._stack is not None:
+            obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
+        self._count(rewards, valid, done, info if ended else None)
         self.obs = obs
         return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
+
+    def _count(
+        self,
+        rewards: npt.NDArray[np.float32],
+        valid: Bools | None,
+        done: Bools,
+        info: dict[str, Any] | None,
+    ) -> None:
+        """Note the environment's own rewards; what is learned from is clipped afterwards.
+
+        Args:
+            rewards: of the step.
+            valid: rows that are transitions.
+            done: where episodes have ended.
+            info: of the step, if any has.
+        """
+        self._episodes.count(rewards, valid)
+        if info is not None:
+            self._end(done, info)
+        if self._clip_rewards:
+            np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
+
+    def _next_step(self, done: Bools, ended: bool, rewards: Array) -> tuple[Bools, Bools | None]:
+        """Which rows are transitions, and which of them the environment cut by failing."""
+        valid, cut = ~self._was_done, None
+        if self._mends and self.vector.failed is not None:
+            failed = self.vector.failed
+            valid, cut = valid & ~failed, valid & failed
+            self._episodes.forget(failed)
+        if self._ended:
+            rewards *= valid  # the reward of a step that only resets is no reward
+        self._was_done, self._ended = done, ended
+        return valid, cut
 
     def to_env_actions(self, actions: Array) -> Array:
         """A policy's actions as the environment takes them: clipped, counted from its start."""
@@ -206,6 +292,27 @@ class Envs:
     def pop_episodes(self) -> list[tuple[float, int]]:
         """Return and length of each episode that ended since the last call (before clipping)."""
         return self._episodes.pop()
+
+    def want_infos(self, names: Sequence[str]) -> None:
+        """From now on read these figures from the info with which each episode ends."""
+        if names:
+            self._infos = FinalInfos(names, self.name)
+            if hasattr(self.vector, "infos"):
+                self.vector.infos = []
+
+    def _end(self, done: Bools, info: dict[str, Any]) -> None:
+        """Episodes have ended: note their returns, and what is wanted of their infos."""
+        self._episodes.end(done)
+        infos = self._infos
+        if infos is None:
+            return
+        own, same_step = getattr(self.vector, "infos", None), self._mode == "SameStep"
+        for row in done.nonzero()[0].tolist():
+            infos.read(row_of(info, row, same_step) if own is None else own[row])
+
+    def pop_infos(self) -> tuple[list[Figures], list[str]]:
+        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
+        return ([], []) if self._infos is None else (self._infos.pop(), self._infos.pop_notes())
 
     def mend(self) -> None:
         """From now on a copy that raises, now and then, is reset alone.
@@ -228,11 +335,14 @@ class Envs:
             "was_done": self._was_done.copy(),
             "episodes": self._episodes.get_state(),
             "steps": self._steps,
+            **({} if self._infos is None else {"infos": self._infos.get_state()}),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from `get_state`; if it was not exact, with new episodes, differently seeded."""
         self._steps = state["steps"]
+        if self._infos is not None:
+            self._infos.set_state(state.get("infos", []), len(state["episodes"]["ended"]))
         self._episodes.set_state(state["episodes"])
         self._was_done = state["was_done"].copy()
         self._ended = bool(self._was_done.any())
@@ -247,6 +357,8 @@ class Envs:
                 self.vector.reset(seed=self._seed)
             self._state.set(state["env"])
             self._seeded, self.obs = True, state["obs"].copy()
+            if self._stack is not None:
+                self._stack.restore(state["obs"])
 
     def close(self) -> None:
         """Let the environments go; safe to call twice."""
@@ -254,17 +366,32 @@ class Envs:
             self._closed = True
             self.vector.close()
 
-    def _encode(self, raw: Any) -> Array:
-        """A raw batch, checked and turned into an array that no later step will overwrite."""
+    def _encode(self, raw: Any, info: dict[str, Any], *ends: Bools) -> Array:
+        """A raw batch, checked and turned into an array that no later step will overwrite.
+
+        Where episodes ended (`ends`) no mask is needed, unless a new one has begun there.
+        """
         if type(raw) is not np.ndarray or (raw.shape, raw.dtype) != self._expected:
             self._refuse(mismatch(self.vector.observation_space, raw))
-        obs = self._observations.encode(raw)
-        if obs.dtype == np.float32 and not np.isfinite(obs).all():
+        if self._masks is None:
+            obs = self._observations.encode(raw)
+        else:
+            last = ends and self._mode != "SameStep"
+            masks = self._masks.read(info, ~(ends[0] | ends[1]) if last else None)
+            self._refuse(masks if isinstance(masks, str) else None)
+            obs = self._observations.encode(raw, masks)
+        if not all_finite(obs, self._layout):
             raise not_finite(self.name, self._steps, raw, obs)
         # an environment that reuses its buffer shows it as soon as there are two observations
         self._reuses = self._reuses or np.may_share_memory(obs, self._seen)
         self._seen = obs
         return obs.copy() if self._reuses else obs
+
+    def _check_allowed(self, obs: Array, rows: Bools | None = None) -> None:
+        """Refuse a mask that allows nothing, in rows (all of them) that are acted on."""
+        if self._layout is not None and self._layout.mask_size:
+            stuck, text = stuck_row(self._layout.mask(obs), self._choices, rows)
+            self._refuse(text, stuck)
 
     def _rewards(self, raw: Any) -> npt.NDArray[np.float32]:
         rewards = np.asarray(raw)
@@ -285,11 +412,12 @@ class Envs:
         rows = np.flatnonzero(done)
         final = final_observations(self.vector.single_observation_space, info, rows)
         self._refuse(missing_final(info) if final is None else None)
-        encoded = self._observations.encode(final)
+        masks = () if self._masks is None else (self._masks.final(info, rows),)
+        encoded = self._observations.encode(final, *masks)
         if encoded.shape[1:] != obs.shape[1:]:
             shapes = f"expected shape {obs.shape[1:]}, found shape {encoded.shape[1:]}"
             self._refuse(f"final_obs: {shapes}")
-        if not np.isfinite(encoded).all():
+        if not all_finite(encoded, self._layout):
             raise not_finite(self.name, self._steps, final, encoded, "final_obs", rows)
         out = obs.copy()
         out[rows] = encoded
@@ -297,11 +425,12 @@ class Envs:
 
     def _begin(self, obs: Array, done: Bools) -> Array:
         """`obs` with the rows of ended episodes replaced by the first of their next ones."""
-        raw = self._call_reset(options={"reset_mask": done.copy()})
+        raw, info = self._call_reset(options={"reset_mask": done.copy()})
         out = obs.copy()
-        out[done] = self._encode(raw)[done]
+        nobody = np.zeros(self.num_envs, bool)
+        out[done] = self._encode(raw, info, ~done, nobody)[done]
         return out
 
-    def _refuse(self, problem: str | None) -> None:
+    def _refuse(self, problem: str | None, index: int | None = None) -> None:
         if problem:
-            raise EnvError(f"{where(self.name, step=self._steps)}: {problem}")
+            raise EnvError(f"{where(self.name, index, self._steps)}: {problem}")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rillflow.callables import label_of
-from rillflow.envs.registry import is_atari
+from rillflow.envs.layout import layout_of
+from rillflow.envs.preprocessing import Preprocessing, Resize
 from rillflow.errors import BuildError
-from rillflow.learning import fault_settings, schedules
+from rillflow.images import Channels, image_in
+from rillflow.learning import evaluation_settings, fault_settings, schedules
 from rillflow.learning.fields import type_problems
+from rillflow.learning.other_names import means_steps, our_name
+from rillflow.learning.suited_settings import current, remembers, suiting
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
 from rillflow.policies.spec import BOTH_SCALED, PolicySpec
@@ -28,6 +31,7 @@ class _Settings(type):
     """Classes of settings: what is not given is what suits the environment, or the default."""
 
     def __call__(cls, **values: Any) -> Any:
+        values = current(values)
         fields = {field_.name: field_ for field_ in dataclasses.fields(cls)}  # type: ignore[arg-type]
         wrong = [_unknown(name, {*fields}) for name in values if name not in fields]
         for name, value in values.items():
@@ -38,7 +42,7 @@ class _Settings(type):
                     wrong.append(f"{name}: {error}")
         if wrong:
             raise refused(cls, wrong)
-        suits = tuned(cls, values.get("env"))
+        suits = suiting(cls, values)
         if isinstance(values.get("lr"), schedules.Schedule):
             suits.pop("final_lr", None)  # a rate falls once
         settings = super().__call__(**{**suits, **values})
@@ -72,6 +76,15 @@ class AlgorithmConfig(metaclass=_Settings):
     """an id, a factory of environments, or `module:name`"""
     env_config: dict[str, Any] = field(default_factory=dict)
     """keyword arguments of the environment"""
+    resize: Resize = "auto"
+    """images become so many pixels a side, or (height, width) of them; auto: those above 128 are
+    shrunk; None: as they are"""
+    grayscale: bool = False
+    """whether images of three colours become grey"""
+    frame_stack: int = 1
+    """how many observations, the newest and those before it, the policy sees as one"""
+    action_masks: bool = True
+    """whether masks of actions, in observations or infos under `action_mask`, rule actions out"""
     num_workers: int = 2
     """rollout workers; 0: one in the driver itself"""
     num_envs_per_worker: int = 32
@@ -92,6 +105,19 @@ class AlgorithmConfig(metaclass=_Settings):
     replaced; none or 0: only the worker's own limit holds"""
     worker_memory: int | str | None = None
     """memory at which a worker is replaced after its rollout, such as 2GiB; none: no limit"""
+    eval_every: int | None = None
+    """steps of the environments between two evaluations of the policy, in environments of their
+    own; none: it is not evaluated while it trains"""
+    eval_episodes: int = 20
+    """whole episodes of each evaluation"""
+    eval_timeout: float | None = None
+    """seconds for one evaluation in a process of its own, before it is given up; 0: for ever; none:
+    20 times the slowest so far, but ten minutes at least"""
+    max_eval_failures: int = 5
+    """evaluations that fail one after the other, before the run ends with an error"""
+    info_metrics: tuple[str, ...] = ()
+    """keys of the infos of environments, such as is_success: their values at the ends of episodes
+    become figures, means of 100 episodes"""
     gamma: float = 0.99
     """discount factor"""
     lr: float = 3e-4
@@ -125,10 +151,15 @@ class AlgorithmConfig(metaclass=_Settings):
     """whether rewards are learned from as parts of the running standard deviation of the discounted
     return, at most 10 of these; reported returns stay the environment's"""
     model: Any = None
-    """mlp, cnn, lstm, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn
-    for images, an mlp for anything else"""
-    lstm_size: int = 128
-    """cells, if the model is an lstm"""
+    """mlp, cnn, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn for
+    images, an mlp for anything else"""
+    memory: Literal["lstm", "gru"] | None = None
+    """cells above the model, which remember the episode; None: each observation stands alone"""
+    memory_size: int = 128
+    """how many cells, if there is a memory"""
+    channels: Channels = "auto"
+    """where images of three axes have their channels: first or last; auto: two axes of one length
+    are height and width, or else the shorter one of the outer axes has the channels"""
     num_gpus: int = 0
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
@@ -150,6 +181,20 @@ class AlgorithmConfig(metaclass=_Settings):
 
     # what follows from the settings: values that workers and learners ask for
 
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to observations, wherever the policy plays."""
+        return Preprocessing(self.resize, self.grayscale, self.frame_stack, self.channels)
+
+    @property
+    def env_settings(self) -> dict[str, Any]:
+        """What environments are made with, beside their name and number."""
+        return {
+            "env_config": self.env_config,
+            "preprocessing": self.preprocessing,
+            "action_masks": self.action_masks,
+        }
+
     def learning_rate(self, updates: int) -> float:
         """For the optimiser step that follows so many others."""
         if self.final_lr is None or self.final_lr > self.lr:
@@ -164,10 +209,12 @@ class AlgorithmConfig(metaclass=_Settings):
                 action_space=action_space,
                 hidden=tuple(self.hidden),
                 activation=self.activation,  # type: ignore[arg-type]
-                lstm_size=self.lstm_size,
+                memory=self.memory,
+                memory_size=self.memory_size,
                 scale_observations=self.scale_observations,
                 normalize_observations=self.normalize_observations,
-                model=self.model or _usual_model(observation_space),
+                channels=getattr(observation_space, "channels", self.channels),
+                model=self.model or _usual_model(observation_space, self.channels),
             )
             return schedules.at_first(self).modules(spec).acting
         except BuildError as error:
@@ -186,6 +233,16 @@ class AlgorithmConfig(metaclass=_Settings):
         """Steps of the environments that stand behind so many rows trained: how far a learner
         takes the run to be, for schedules."""
         return rows
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the policy has a memory, of ours or in a network of the user's own."""
+        return remembers(self.model, self.memory)
+
+    @property
+    def lstm_size(self) -> int:
+        """The cells of the memory, as version 0.1 called them."""
+        return self.memory_size
 
     @property
     def fragment_steps(self) -> int:
@@ -238,7 +295,9 @@ class AlgorithmConfig(metaclass=_Settings):
                 wrong.append(f"{name} must be above 0, or None, got {limit!r}")
         if self.normalize_observations and self.scale_observations:
             wrong.append(BOTH_SCALED)
+        wrong += self.preprocessing.problems()
         wrong += fault_settings.problems(self)
+        wrong += evaluation_settings.problems(self)
         return wrong
 
     if not TYPE_CHECKING:
@@ -286,6 +345,7 @@ def _problems_ever(settings: AlgorithmConfig) -> list[str]:
 def replaced(config: D, values: Mapping[str, Any]) -> D:
     """The same settings but for these; every unknown name is told at once."""
     settings: Any = config
+    values = current(values)
     known = {field_.name for field_ in dataclasses.fields(settings)}
     wrong = [_unknown(name, known) for name in values if name not in known]
     if wrong:
@@ -305,8 +365,11 @@ def refused(kind: type, problems: list[str]) -> BuildError:
     return BuildError(text if text.endswith(("?", ".")) else text + ".")
 
 
-def _usual_model(observation_space: Any) -> Literal["cnn", "mlp"]:
-    return "cnn" if len(observation_space.shape) == 3 else "mlp"
+def _usual_model(observation_space: Any, channels: Channels) -> Literal["cnn", "mlp"]:
+    layout = layout_of(observation_space)
+    if layout is not None:
+        return "cnn" if layout.packed else "mlp"
+    return "mlp" if image_in(observation_space, channels) is None else "cnn"
 
 
 def below_one(settings: Any, *names: str) -> list[str]:
@@ -318,28 +381,8 @@ def below_one(settings: Any, *names: str) -> list[str]:
     ]
 
 
-def tuned(settings: type, env: Any) -> dict[str, Any]:
-    """What the algorithm of these settings is best given for an environment; often nothing.
-
-    It stands in the algorithm's file, as `tuned`, under the environment's id or its family:
-    "atari". Settings begin with it, however they are made; what is said there wins. Of classes
-    that are derived from each other the first that knows the environment counts.
-
-    >>> from rillflow.algorithms import ppo
-    >>> tuned(ppo.Config, "ALE/Pong-v5")["clip_param"]
-    0.1
-    >>> tuned(ppo.Config, "CartPole-v1")
-    {}
-    """
-    if not isinstance(env, str):
-        return {}
-    for cls in settings.__mro__:
-        table = getattr(vars(cls).get("algorithm"), "tuned", {})
-        for name in (env, "atari") if is_atari(env) else (env,):
-            if name in table:
-                return dict(table[name])
-    return {}
-
+AS_BEFORE: dict[str, Any] = {"resize": None, "action_masks": False}
+"""what was done in runs of versions that had no such setting"""
 
 RENAMED = {"loss": "update", "postprocess": "prepare"}
 """settings of version 0.1 that say something else now"""
@@ -351,5 +394,7 @@ def _unknown(name: str, known: set[str]) -> str:
             f"unknown setting {name!r}: it is {RENAMED[name]!r} now, a function of the networks, "
             "the rows and the settings (docs/own-algorithm.md shows one)"
         )
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"unknown setting {name!r}" + (f", did you mean {near[0]!r}?" if near else "")
+    if means_steps(name):
+        return f"unknown setting {name!r}: how long to train is said by until={{'steps': 50_000}}"
+    near = our_name(name, known)
+    return f"unknown setting {name!r}" + (f", did you mean {near!r}?" if near else "")

@@ -198,10 +198,10 @@ def q_of_action(spec: PolicySpec, copies: int = 1) -> QOfAction:
         raise BuildError(
             f"q_of_action values continuous actions, found {spec.action_space}: use q_values"
         )
-    if spec.image:
+    if spec.image or spec.packed:
         raise BuildError(
             f"q_of_action takes observations that are vectors, found {spec.observation_space}: use "
-            "an algorithm for images (PPO, IMPALA)"
+            "model='mlp', which sees images flat, or an algorithm for images (PPO, IMPALA, DQN)"
         )
     return QOfAction(spec, copies)
 
@@ -213,6 +213,6 @@ def scalar(first: float) -> Scalar:
 
 def parameters_of(description: Description) -> int | None:
     """How many numbers a network learns; None: it has to be built to know."""
-    if isinstance(description, PolicySpec) and description.model != "mlp":
+    if isinstance(description, PolicySpec) and not description.plain:
         return None
     return sum(prod(shape) for shape in description.parameter_shapes.values())

@@ -17,15 +17,16 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from rillflow.envs.layout import Layout, layout_of
 from rillflow.errors import BuildError
+from rillflow.images import CHANNELS, Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
+from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
+from rillflow.policies.image_scale import FAR
+from rillflow.policies.memory_choice import check_memory, state_of
 from rillflow.policies.normalizer import buffer_shapes
 
 Shape = tuple[int, ...]
-SMALLEST_IMAGE = 36
-"""what the three convolutions of the Nature network need, in pixels a side"""
-_FAR = 1e6
-"""bounds beyond it stand for none"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,9 @@ class PolicySpec:
       before they are squeezed into the bounds of the actions;
     - `"deterministic"`: [N, actions.width], one action each, before it is.
 
+    Observations of several parts come in the environment's own structure: dicts or tuples of
+    tensors [N, ...], as `spec.observations` says; a mask of actions is not among them.
+
     It is tried before any worker starts (`policies/probe.py`).
 
     If the function has an attribute `state_shape` the module is recurrent: it is called with
@@ -50,7 +54,8 @@ class PolicySpec:
     """
 
     observation_space: Space[Any]
-    """of one environment, preprocessed: a floating-point vector, or an image of uint8"""
+    """of one environment, preprocessed: floating-point numbers, an image or table of uint8, or an
+    array of several parts (`layout`)"""
     action_space: Space[Any]
     """of one environment"""
     hidden: Shape = (64, 64)
@@ -58,18 +63,24 @@ class PolicySpec:
     activation: Literal["tanh", "relu"] = "tanh"
     """of the layers behind a vector; those behind an image use relu"""
     model: Literal["mlp", "cnn", "lstm"] | Callable[[PolicySpec], Any] = "mlp"
-    """the network; an lstm has convolutions below it if observations are images"""
+    """the network; "lstm" is the older way to ask for `memory="lstm"` above an mlp or a cnn"""
+    memory: Literal["lstm", "gru"] | None = None
+    """cells above the network's layers, which remember the episode; None: it has none"""
     head: Literal["actor_critic", "q", "squashed_gaussian", "deterministic"] = "actor_critic"
     """a distribution over actions and a value; one value per action; or continuous actions within
     their bounds, drawn or not, without a value"""
     dueling: bool = False
     """q values as a value plus advantages (Wang et al. 2015, arXiv:1511.06581)"""
     shared: bool = False
-    """one trunk for the actor and the critic of an mlp; a cnn or an lstm always has one"""
-    image_features: int = 512
-    """width of the layer behind the convolutions"""
-    lstm_size: int = 128
-    """cells of the lstm"""
+    """one trunk for the actor and the critic of an mlp; a cnn and what remembers always have one"""
+    image_features: int | None = None
+    """width of the layer behind the convolutions; None: 512 behind those of large images, 128
+    behind those of small ones"""
+    channels: Channels = "auto"
+    """where images of three axes have their channels: first or last; auto: told by the shape (see
+    `rillflow.images.as_image`)"""
+    memory_size: int = 128
+    """cells of the memory"""
     scale_observations: bool = False
     """whether the network sees vectors scaled: what their space bounds from -1 to 1"""
     normalize_observations: bool = False
@@ -78,6 +89,9 @@ class PolicySpec:
 
     def __post_init__(self) -> None:
         _check_choices(self)
+        if self.model == "lstm":  # from here on a network and its memory are two choices
+            object.__setattr__(self, "model", _below_memory(self))
+            object.__setattr__(self, "memory", "lstm")
         _check_sizes(self)
         _check_head(self)
         _check_observations(self)
@@ -90,47 +104,99 @@ class PolicySpec:
         return actions_of(self.action_space)
 
     @cached_property
+    def layout(self) -> Layout | None:
+        """The parts of an observation and its mask of actions; None: it is one array, no more."""
+        return layout_of(self.observation_space)
+
+    @cached_property
+    def observations(self) -> Space[Any]:
+        """Of what a network of your own is given: a Box, or a Dict or Tuple of them."""
+        return self.observation_space if self.layout is None else self.layout.seen
+
+    @cached_property
+    def measured(self) -> NDArray[np.bool_] | None:
+        """Which numbers of an observation are measured, not indices or a mask; None: all are."""
+        if self.layout is None or self.packed:
+            return None
+        return np.append(self.layout.plain, np.zeros(self.layout.mask_size, bool))
+
+    @property
+    def masked(self) -> bool:
+        """Whether observations say which actions are allowed."""
+        return self.layout is not None and self.layout.mask_size > 0
+
+    @cached_property
     def observation_shape(self) -> Shape:
-        """Of one observation."""
+        """Of one observation, as it travels."""
         return tuple(self.observation_space.shape or ())
 
     @cached_property
     def observation_size(self) -> int:
-        """How many numbers one observation has."""
-        return prod(self.observation_shape)
+        """How many numbers of one observation a network sees."""
+        if self.layout is None:
+            return prod(self.observation_shape)
+        return sum(part.size for part in self.layout.parts.values())
 
     @cached_property
     def observation_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """What is subtracted from flat observations, and what they are multiplied by then.
 
         Numbers that have no bounds, or such that no observation comes near them, stay as they are.
+        So do all where a normaliser measures them.
         """
-        if not self.scale_observations:
+        if self.normalize_observations:
             return None
+        if not self.scale_observations:
+            return self._whole_pixels()
         space: Any = self.observation_space
-        low, high = (np.ravel(bound).astype(np.float64) for bound in (space.low, space.high))
-        bounded = (np.abs(low) < _FAR) & (np.abs(high) < _FAR) & (low < high)
+        bounds = (space.low, space.high) if self.layout is None else self.layout.bounds
+        low, high = (np.ravel(bound).astype(np.float64) for bound in bounds)
+        bounded = (np.abs(low) < FAR) & (np.abs(high) < FAR) & (low < high)
         half = np.where(bounded, (high - low) / 2, 1.0)
         middle = np.where(bounded, low + half, 0.0)
         return middle.astype(np.float32), (1 / half).astype(np.float32)
 
-    @cached_property
-    def image(self) -> bool:
-        """Whether observations are images: three axes of uint8."""
-        return self.observation_space.dtype == np.uint8 and len(self.observation_shape) == 3
+    def _whole_pixels(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        """The scale of images that are seen flat: bytes become numbers from 0 to 1."""
+        space: Any = self.observation_space
+        otherwise = self.image is not None or self.layout is not None or self.normalize_observations
+        if space.dtype != np.uint8 or otherwise:
+            return None
+        size, white = self.observation_size, max(1.0, float(space.high.max()))
+        return np.zeros(size, np.float32), np.full(size, 1 / white, np.float32)
+
+    @property
+    def packed(self) -> bool:
+        """Whether observations are bytes that hold images among their parts."""
+        return self.layout is not None and self.layout.packed
 
     @cached_property
+    def image(self) -> Image | None:
+        """How the network sees observations as images; None: it sees numbers in a row."""
+        if self.model == "mlp":
+            return None
+        if self.model == "cnn":
+            return as_image(self.observation_shape, self.channels)
+        return image_in(self.observation_space, self.channels)
+
+    @property
     def channels_first(self) -> bool:
-        """Whether images are [C, H, W]; the channels are the shorter one of the outer axes."""
-        return self.observation_shape[0] <= self.observation_shape[-1]
+        """Whether observations are images [C, H, W]."""
+        return self.image is not None and self.image.order == "first"
+
+    @cached_property
+    def convolutions(self) -> ConvolutionPlan:
+        """The layers that look at images."""
+        assert self.image is not None, "observations are no images"
+        return plan_for(self.image, self.image_features)
 
     # what follows from the choices
 
     @property
     def state_shape(self) -> Shape | None:
         """Of the recurrent state of one environment; None if there is none."""
-        if self.model == "lstm":
-            return (2, self.lstm_size)
+        if self.memory is not None:
+            return state_of(self.memory, self.memory_size)
         shape = None if isinstance(self.model, str) else getattr(self.model, "state_shape", None)
         return None if shape is None else tuple(shape)
 
@@ -138,6 +204,21 @@ class PolicySpec:
     def recurrent(self) -> bool:
         """Whether the policy remembers."""
         return self.state_shape is not None
+
+    @property
+    def lstm_size(self) -> int:
+        """The cells of the memory, as version 0.1 called them."""
+        return self.memory_size
+
+    @property
+    def plain(self) -> bool:
+        """Whether the network is layers alone: what NumPy computes, and acts with."""
+        return self.model == "mlp" and self.memory is None
+
+    @property
+    def network(self) -> str:
+        """The network in a word, for messages: 'mlp', or lstm on 'cnn'."""
+        return repr(self.model) if self.memory is None else f"{self.memory} on {self.model!r}"
 
     @property
     def has_value(self) -> bool:
@@ -169,14 +250,14 @@ class PolicySpec:
     @property
     def has_critic(self) -> bool:
         """Whether the value has a trunk of its own."""
-        return self.model == "mlp" and self.head == "actor_critic" and not self.shared
+        return self.plain and self.head == "actor_critic" and not self.shared
 
     @cached_property
     def parameter_shapes(self) -> dict[str, Shape]:
         """Names and shapes of the weights of an mlp."""
-        if self.model != "mlp":
+        if not self.plain:
             raise BuildError(
-                "only the weights of model='mlp' follow from the spec; "
+                "only the weights of model='mlp' without memory follow from the spec; "
                 "for any other network build it: TorchPolicy(spec).get_weights()"
             )
         shapes = self._layers("trunk")
@@ -220,11 +301,21 @@ def linear_shapes(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
     return {f"{name}.weight": (fan_out, fan_in), f"{name}.bias": (fan_out,)}
 
 
+def _below_memory(spec: PolicySpec) -> Literal["mlp", "cnn"]:
+    """What the older spelling of a memory has below it."""
+    if spec.layout is not None:
+        return "cnn" if spec.packed else "mlp"
+    space: Any = spec.observation_space
+    seen = isinstance(space, spaces.Box) and image_in(space, spec.channels) is not None
+    return "cnn" if seen else "mlp"
+
+
 def _check_choices(spec: PolicySpec) -> None:
     choices = {
         "activation": ("tanh", "relu"),
         "model": ("mlp", "cnn", "lstm"),
         "head": ("actor_critic", "q", "squashed_gaussian", "deterministic"),
+        "channels": CHANNELS,
     }
     for name, valid in choices.items():
         found = getattr(spec, name)
@@ -235,6 +326,7 @@ def _check_choices(spec: PolicySpec) -> None:
         if name == "model" and not isinstance(found, str):
             hint = ", or a function that takes the spec and returns a torch.nn.Module"
         raise BuildError(f"{name} must be one of {', '.join(valid)}, got {found!r}{hint}")
+    check_memory(spec)
 
 
 def _check_sizes(spec: PolicySpec) -> None:
@@ -243,9 +335,10 @@ def _check_sizes(spec: PolicySpec) -> None:
             f"hidden must be a tuple of positive whole numbers, such as (64, 64); "
             f"got {spec.hidden!r}"
         )
-    for name in ("image_features", "lstm_size"):
-        if not _positive(getattr(spec, name)):
-            raise BuildError(f"{name} must be a positive number, got {getattr(spec, name)!r}")
+    for name in ("image_features", "memory_size"):
+        found = getattr(spec, name)
+        if not _positive(found) and not (name == "image_features" and found is None):
+            raise BuildError(f"{name} must be a positive number, got {found!r}")
 
 
 def _positive(number: object) -> bool:
@@ -303,23 +396,29 @@ def _check_observations(spec: PolicySpec) -> None:
         _check_normalize(spec)
     if not isinstance(spec.model, str):
         return  # your own network may take any array
-    if not spec.image and not np.issubdtype(space.dtype, np.floating):
+    if spec.layout is not None:
+        _check_parts(spec)
+        return
+    if space.dtype != np.uint8 and not np.issubdtype(space.dtype, np.floating):
         raise BuildError(
-            f"observations must be floating-point vectors or images (three axes of uint8), "
-            f"found {space}: convert them to float32 first"
+            f"observations must be floating-point numbers or images of uint8, found {space}: "
+            "convert them to float32, or images to uint8, first"
         )
-    if spec.model == "mlp" and spec.image:
-        raise BuildError(f"model='mlp' takes vectors, found the images {space}: use model='cnn'")
-    if spec.model == "cnn" and not spec.image:
+    if spec.model == "cnn" and spec.image is None:
         raise BuildError(
-            "model='cnn' takes images (three axes of uint8; pixels are scaled inside), "
-            f"found {space}: use model='mlp', or keep the pixels as uint8"
+            "model='cnn' takes images, which have two or three axes (pixels are scaled inside), "
+            f"found {space}: use model='mlp'"
         )
-    sides = sorted(spec.observation_shape)[1:]
-    if spec.image and min(sides) < SMALLEST_IMAGE:
+
+
+def _check_parts(spec: PolicySpec) -> None:
+    if spec.model == "mlp" and spec.packed:
         raise BuildError(
-            f"the convolutions need images of at least {SMALLEST_IMAGE}x{SMALLEST_IMAGE} pixels, "
-            f"found {space}: enlarge them, or give a model of your own"
+            f"model='mlp' takes vectors, and there are images in {spec.layout}: use model='cnn'"
+        )
+    if spec.model == "cnn" and not spec.packed:
+        raise BuildError(
+            f"model='cnn' takes images, and there are none in {spec.layout}: use model='mlp'"
         )
 
 
@@ -338,7 +437,7 @@ def _check_scale(spec: PolicySpec) -> None:
 def _check_normalize(spec: PolicySpec) -> None:
     if spec.scale_observations:
         raise BuildError(BOTH_SCALED)
-    if spec.image:
+    if spec.image or spec.packed:
         raise BuildError(
             "normalize_observations=True is for vectors, not for images, whose pixels are always "
             f"scaled, found {spec.observation_space}: leave it out"

@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from rillflow.errors import RunError
 from rillflow.policies import distributions
+from rillflow.policies.action_masks import mask_of, network_input, rule_out
 from rillflow.policies.make_model import make_model
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.shapes import as_rows, check_sequence
@@ -108,13 +109,18 @@ class TorchPolicy:
         alone = getattr(self.model, "values", None)
         if alone is None or self._instead is not None or self.spec.recurrent:
             return self._call(obs)[1].reshape(leading)
-        values: Tensor = alone(obs if self.normalizer is None else self.normalizer(obs))
+        values: Tensor = alone(network_input(self.spec, obs, self.normalizer, called=False))
         return values.reshape(leading)
 
     def q_values(self, obs: Data) -> Tensor:
         """One value per action [..., actions]."""
         self._require("q", "q_values")
         return self.outputs(obs)
+
+    def action_mask(self, obs: Data) -> Tensor | None:
+        """Which choices observations [..., *shape] allow, [..., width]; None: no masks."""
+        mask: Tensor | None = mask_of(self.spec, self._tensor(obs))
+        return mask
 
     def evaluate_recurrent(
         self, obs: Data, actions: Data, state: Data, starts: Data
@@ -176,10 +182,16 @@ class TorchPolicy:
             outputs, *_, after = self._call_recurrent(obs[None], state, starts[None])
             return self._sampler.greedy(_columns(outputs[0])), after.cpu().numpy()
 
+    def outputs_recurrent(self, obs: Array, state: Array, starts: Array) -> tuple[Floats, Floats]:
+        """Logits, means or q values [B, width] of one step, and the new state."""
+        with torch.no_grad():
+            outputs, *_, after = self._call_recurrent(obs[None], state, starts[None])
+            return outputs[0].cpu().numpy(), after.cpu().numpy()
+
     def initial_state(self, batch: int) -> Floats:
         """The state before the first step, [B, *spec.state_shape]."""
         if self.spec.state_shape is None:
-            raise RunError(f"model={self.spec.model!r} does not remember: it has no state")
+            raise RunError(f"the network {self.spec.network} does not remember: it has no state")
         return np.zeros((batch, *self.spec.state_shape), np.float32)
 
     # weights and state
@@ -214,7 +226,7 @@ class TorchPolicy:
     def _call(self, obs: Tensor) -> tuple[Tensor, ...]:
         if self.spec.recurrent:
             raise RunError(
-                f"model={self.spec.model!r} remembers: call the method whose name ends in "
+                f"the network {self.spec.network} remembers: call the method whose name ends in "
                 "_recurrent, with the state and the starts of episodes"
             )
         return self._forward(obs)
@@ -222,19 +234,24 @@ class TorchPolicy:
     def _call_recurrent(self, obs: Data, state: Data, starts: Data) -> tuple[Tensor, ...]:
         if not self.spec.recurrent:
             raise RunError(
-                f"model={self.spec.model!r} does not remember: call the method whose name does "
-                "not end in _recurrent"
+                f"the network {self.spec.network} does not remember: call the method whose name "
+                "does not end in _recurrent"
             )
         tensors = (self._tensor(obs), self._tensor(state), self._tensor(starts).bool())
         check_sequence(self.spec, *tensors)
         return self._forward(*tensors)
 
     def _forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        obs, *others = tensors
+        given = (network_input(self.spec, obs, self.normalizer), *others)
         if self._instead is None:
-            results = self.model(*tensors)
+            results = self.model(*given)
         else:
-            results = functional_call(self.model, self._instead, tensors)
-        return (results,) if isinstance(results, Tensor) else tuple(results)
+            results = functional_call(self.model, self._instead, given)
+        results = (results,) if isinstance(results, Tensor) else tuple(results)
+        if not self.spec.masked:
+            return results
+        return rule_out(results[0], mask_of(self.spec, obs)), *results[1:]
 
     def _evaluate(self, outputs: Tensor, actions: Data) -> tuple[Tensor, Tensor]:
         taken = self._tensor(actions)

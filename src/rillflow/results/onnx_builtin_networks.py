@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rillflow.envs.layout import MASK, named
+from rillflow.policies.action_masks import RULED_OUT
+from rillflow.policies.image_scale import PixelScale, pixel_scale
 from rillflow.policies.normalizer import CLIP, Normalizer, moments_in
 from rillflow.policies.spec import PolicySpec
 from rillflow.results.optional_libraries import needs
@@ -45,8 +48,9 @@ def bounds(spec: PolicySpec) -> tuple[NDArray[Any], NDArray[Any]]:
 def build(spec: PolicySpec, weights: Weights) -> Any:
     """The acting half of a built-in network as an ONNX model.
 
-    Inputs are `observation` and, for a policy that remembers, `state` and `start`; outputs are
-    `action`, what it was chosen by (`logits`, `mean`, `q_values` or `outputs`), and `next_state`.
+    Inputs are `observation`, or its parts and `action_mask`, and, for a policy that remembers,
+    `state` and `start`; outputs are `action`, what it was chosen by (`logits`, `mean`, `q_values`
+    or `outputs`), and `next_state`.
     """
     return _Graph(spec, weights).model()
 
@@ -63,8 +67,7 @@ class _Graph:
 
     def model(self) -> Any:
         spec, kinds = self.spec, self.onnx.TensorProto
-        kind = kinds.UINT8 if spec.image else kinds.FLOAT
-        inputs = [self.tensor("observation", kind, *spec.observation_shape)]
+        inputs = self._inputs()
         outputs = [
             self.tensor("action", self._action_kind(), *spec.actions.shape),
             self.tensor(output_name(spec), kinds.FLOAT, spec.width),
@@ -76,7 +79,7 @@ class _Graph:
                 self.tensor("start", kinds.BOOL),
             ]
             outputs.append(self.tensor("next_state", kinds.FLOAT, *spec.state_shape))
-            features = self._lstm(features)
+            features = self._lstm(features) if spec.memory == "lstm" else self._gru(features)
         self._heads(features)
         self._action()
         graph = self.helper.make_graph(
@@ -85,10 +88,29 @@ class _Graph:
         opset = [self.helper.make_opsetid("", OPSET)]
         return self.helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION)
 
+    def _inputs(self) -> list[Any]:
+        """The observation, or its parts and the mask."""
+        spec, kinds = self.spec, self.onnx.TensorProto
+        if spec.layout is None:
+            kind = kinds.UINT8 if spec.observation_space.dtype == np.uint8 else kinds.FLOAT
+            return [self.tensor("observation", kind, *spec.observation_shape)]
+        parts = spec.layout.vectors.items()
+        inputs = [self.tensor(named(path), kinds.FLOAT, *part.shape) for path, part in parts]
+        if spec.masked:
+            inputs.append(self.tensor(MASK, kinds.BOOL, spec.width))
+        return inputs
+
     # layers
 
+    def _flat(self) -> str:
+        """All numbers side by side."""
+        if self.spec.layout is None:
+            return self.node("Flatten", self._floats(), axis=1)
+        flat = [self.node("Flatten", named(path), axis=1) for path in self.spec.layout.vectors]
+        return self.node("Concat", *flat, axis=1) if len(flat) > 1 else flat[0]
+
     def _vector(self) -> str:
-        x = self.node("Flatten", "observation", axis=1)
+        x = self._flat()
         if self.spec.normalize_observations:
             x = self._normalized(x)
         if self.spec.observation_scale is not None:
@@ -102,20 +124,43 @@ class _Graph:
 
     def _normalized(self, x: str) -> str:
         seen = Normalizer(moments_in(self.weights))
-        x = self.node("Sub", x, self.constant("seen_mean", seen.middle))
-        x = self.node("Mul", x, self.constant("seen_factor", seen.factor))
+        size = self.spec.observation_size  # behind the numbers there may be a mask
+        x = self.node("Sub", x, self.constant("seen_mean", seen.middle[:size]))
+        x = self.node("Mul", x, self.constant("seen_factor", seen.factor[:size]))
         ends = (self.constant(name, np.float32(end)) for name, end in _ENDS.items())
         return self.node("Clip", x, *ends)
 
+    def _floats(self) -> str:
+        if self.spec.observation_space.dtype != np.uint8:
+            return "observation"
+        return self.node("Cast", "observation", to=self.onnx.TensorProto.FLOAT)
+
     def _image(self) -> str:
-        x = self.node("Cast", "observation", to=self.onnx.TensorProto.FLOAT)
-        if not self.spec.channels_first:
+        image, plan = self.spec.image, self.spec.convolutions
+        assert image is not None
+        x = self._floats()
+        if image.order == "last":
             x = self.node("Transpose", x, perm=[0, 3, 1, 2])
-        x = self.node("Div", x, self.constant("white", np.float32(255)))
-        for name, stride in (("trunk.conv1", 4), ("trunk.conv2", 2), ("trunk.conv3", 1)):
+        elif image.order == "none":
+            x = self.node("Unsqueeze", x, self.constant("channel_axis", np.array([1])))
+        if plan.pool > 1:
+            sides = [plan.pool, plan.pool]
+            x = self.node("AveragePool", x, kernel_shape=sides, strides=sides)
+        x = self._scaled(x, pixel_scale(self.spec.observation_space, image))
+        for number, layer in enumerate(plan.layers, start=1):
+            name = f"trunk.conv{number}"
             given = (x, self.weight(f"{name}.weight"), self.weight(f"{name}.bias"))
-            x = self.node("Relu", self.node("Conv", *given, strides=[stride, stride]))
+            pads = [*layer.padding, *layer.padding]
+            seen = self.node("Conv", *given, strides=[*layer.stride], pads=pads)
+            x = self.node("Relu", seen)
         return self.node("Relu", self.linear(self.node("Flatten", x, axis=1), "trunk.dense"))
+
+    def _scaled(self, x: str, scale: PixelScale) -> str:
+        if scale.white is not None:
+            return self.node("Div", x, self.constant("white", np.float32(scale.white)))
+        low, factor = (numbers[:, None, None] for numbers in (scale.low, scale.factor))
+        x = self.node("Sub", x, self.constant("darkest", low))
+        return self.node("Mul", x, self.constant("brightness", factor))
 
     def _lstm(self, features: str) -> str:
         """One step; the state [B, 2, size] is hidden on top of cell."""
@@ -126,24 +171,48 @@ class _Graph:
         state = self.node("Transpose", state, perm=[1, 0, 2])
         hidden, cell = self.split(state, [1, 1], axis=0)
         none = ""  # no lengths of sequences: there is one step
-        given = [self.node("Unsqueeze", features, axis), *self._lstm_weights(), none, hidden, cell]
-        _, hidden, cell = self.several("LSTM", 3, *given, hidden_size=self.spec.lstm_size)
+        # torch has the gates as input, forget, cell, output; ONNX input, output, forget, cell
+        weights = self._cell_weights("lstm", (0, 3, 1, 2))
+        given = [self.node("Unsqueeze", features, axis), *weights, none, hidden, cell]
+        _, hidden, cell = self.several("LSTM", 3, *given, hidden_size=self.spec.memory_size)
         both = self.node("Concat", hidden, cell, axis=0)
         self.node("Transpose", both, name="next_state", perm=[1, 0, 2])
         return self.node("Squeeze", hidden, axis)
 
-    def _lstm_weights(self) -> list[str]:
+    def _gru(self, features: str) -> str:
+        """One step; the state [B, size] is what the heads see too."""
+        axis = self.constant("first_axis", np.array([0]))
+        start = self.node("Unsqueeze", "start", self.constant("last_axis", np.array([1])))
+        state = self.node("Where", start, self.constant("nothing", np.float32(0)), "state")
+        # torch has the gates as reset, update, new; ONNX update, reset, new
+        weights = self._cell_weights("gru", (1, 0, 2))
+        before = self.node("Unsqueeze", state, axis)
+        given = [self.node("Unsqueeze", features, axis), *weights, "", before]
+        sizes = {"hidden_size": self.spec.memory_size, "linear_before_reset": 1}  # as torch does it
+        _, hidden = self.several("GRU", 2, *given, **sizes)
+        return self.node("Squeeze", hidden, axis, name="next_state")
+
+    def _cell_weights(self, kind: str, order: tuple[int, ...]) -> list[str]:
+        """Weights of a memory, with its gates in the order of ONNX."""
+
         def ordered(name: str) -> NDArray[Any]:
-            # torch has the gates as input, forget, cell, output; ONNX input, output, forget, cell
-            i, f, g, o = np.split(self.weights[f"lstm.{name}"], 4)
-            return np.concatenate((i, o, f, g))[None]
+            gates = np.split(self.weights[f"{kind}.{name}"], len(order))
+            return np.concatenate([gates[index] for index in order])[None]
 
         bias = np.concatenate([ordered("bias_ih_l0"), ordered("bias_hh_l0")], axis=1)
         arrays = {"W": ordered("weight_ih_l0"), "R": ordered("weight_hh_l0"), "B": bias}
-        return [self.constant(f"lstm.{name}", array) for name, array in arrays.items()]
+        return [self.constant(f"{kind}.{name}", array) for name, array in arrays.items()]
 
     def _heads(self, features: str) -> None:
-        name = output_name(self.spec)
+        outputs = output_name(self.spec)
+        if not self.spec.masked:
+            self._head(features, outputs)
+            return
+        self._head(features, f"{outputs}_of_all")
+        ruled_out = self.constant("ruled_out", RULED_OUT)
+        self.node("Where", MASK, f"{outputs}_of_all", ruled_out, name=outputs)
+
+    def _head(self, features: str, name: str) -> None:
         if not self.spec.dueling:
             self.linear(features, "action_head", name=name)
             return

@@ -83,7 +83,12 @@ def build_agents(
     workers = MultiAgentWorkers(
         MultiAgentConfig(
             env=config.env,
+            action_masks=config.action_masks,
             env_config=config.env_config,
+            resize=config.resize,
+            grayscale=config.grayscale,
+            frame_stack=config.frame_stack,
+            channels=config.channels,
             policies=dict.fromkeys(names, config),
             policy_mapping=dict(agents),
             num_workers=config.num_workers,

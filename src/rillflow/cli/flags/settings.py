@@ -23,10 +23,14 @@ _ELSEWHERE = ("env",)
 
 _GROUPS = {
     "rollouts": (
-        "env_config", "num_workers", "num_envs_per_worker", "rollout_fragment_length",
+        "env_config", "resize", "grayscale", "frame_stack", "num_workers", "num_envs_per_worker",
+        "rollout_fragment_length",
     ),
     "faults": ("on_failure", "max_restarts", "worker_timeout", "env_timeout", "worker_memory"),
-    "network": ("hidden", "activation", "model", "lstm_size"),
+    "evaluation": (
+        "eval_every", "eval_episodes", "eval_timeout", "max_eval_failures", "info_metrics",
+    ),
+    "network": ("hidden", "activation", "model", "memory", "memory_size", "channels"),
 }  # fmt: skip
 """what every algorithm has, by subject; the rest is about learning"""
 
@@ -132,8 +136,8 @@ def parse_value(hint: Any, text: str) -> Any:
 
     >>> parse_value(tuple[int, ...], "64,64"), parse_value(float | None, "none")
     ((64, 64), None)
-    >>> parse_value(int, "4e5"), parse_value(int, "two")
-    (400000, 'two')
+    >>> parse_value(int, "4e5"), parse_value(int, "20k"), parse_value(int, "two")
+    (400000, 20000, 'two')
     """
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -162,16 +166,23 @@ def _pointed_at(name: str) -> Any:
 def _first_that_fits(hints: tuple[Any, ...], text: str) -> Any:
     if text.lower() in ("none", "null") and type(None) in hints:
         return None
+    if any(text in typing.get_args(hint) for hint in hints):  # a word of a Literal
+        return text
     values = [parse_value(hint, text) for hint in hints if hint is not type(None)]
     return next((value for value in values if not isinstance(value, str)), text)
 
 
+_SUFFIXES = {"k": 1e3, "m": 1e6}
+
+
 def _number(kind: type, text: str) -> Any:
+    factor = _SUFFIXES.get(text[-1:].lower(), 1.0)
     try:
-        value = float(text)
+        value = float(text[:-1] if factor != 1.0 else text) * factor
         if kind is float:
             return value
-        return int(value) if value.is_integer() and "." not in text else text
+        whole = value.is_integer() and ("." not in text or factor != 1.0)
+        return int(value) if whole else text
     except (ValueError, OverflowError):
         return text
 

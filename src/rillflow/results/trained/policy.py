@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rillflow.envs.structured import encode_batch
 from rillflow.errors import BuildError
 from rillflow.experience.batch import Array
 from rillflow.learning.config import AlgorithmConfig
@@ -53,21 +54,37 @@ class Trained:
         """per operator rates and the verdict on the bottleneck; `print` it. None: it was loaded"""
         self.origin = origin
         """the file that it was loaded from"""
+        self.best: Trained | None = None
+        """of what `train` returns: the best policy of the run, where one was judged"""
+        self.judged: Mapping[str, Any] | None = None
+        """of a best policy: by what it was judged, its score, and after how many steps"""
         self._policy: Any = make_actor(spec, 0)
         self._policy.set_weights(weights)
         self._memory: Array | None = None
 
-    def act(self, obs: Array, starts: bool | Array = False) -> Array:
+    def act(
+        self, obs: Any, starts: bool | Array = False, *, action_mask: Array | None = None
+    ) -> Array:
         """The most likely action: for one observation, or for several stacked.
+
+        An observation of several parts is a dict or a tuple, as the environment gives it. One with
+        a mask of actions under `action_mask` rules out what is forbidden; a mask that comes in
+        infos is given as `action_mask`.
 
         A policy that remembers goes on from what it saw in earlier calls; say where an episode
         `starts`, in one flag or in one for each observation.
         """
-        shape = self._policy.spec.observation_shape
-        single = np.ndim(obs) == len(shape)
-        several = np.asarray(obs)[None] if single else np.asarray(obs)
+        several, single = self._encoded(obs, action_mask)
         actions = self._greedy(several, np.broadcast_to(starts, len(several)))
         return actions[0] if single else actions
+
+    def _encoded(self, obs: Any, action_mask: Array | None) -> tuple[Array, bool]:
+        """Observations [B, *shape] as the policy sees them, and whether it was but one."""
+        spec: PolicySpec = self._policy.spec
+        if spec.layout is not None and not _is_encoded(spec, obs):
+            return encode_batch(spec.layout, obs, action_mask)
+        single = np.ndim(obs) == len(spec.observation_shape)
+        return (np.asarray(obs)[None] if single else np.asarray(obs)), single
 
     def _greedy(self, obs: Array, starts: Array) -> Array:
         if not self.spec.recurrent:
@@ -99,7 +116,16 @@ class Trained:
             settings["env"] = self.origin.env
         module = type(self.config).__module__
         about = {"settings": settings, "config": module, "history": thinned(self.history)}
+        if self.judged is not None:
+            about["judged"] = dict(self.judged)
         save_policy(path, self.spec, self.weights, about)
+
+
+def _is_encoded(spec: PolicySpec, obs: Any) -> bool:
+    """Whether observations are arrays as they travel inside rillflow, not the environment's own."""
+    if not isinstance(obs, np.ndarray) or obs.dtype != spec.observation_space.dtype:
+        return False
+    return obs.ndim in (1, 2) and obs.shape[-1:] == spec.observation_shape
 
 
 def env_to_play(trained: Trained) -> Any:
