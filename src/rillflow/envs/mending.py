@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.envs.checks import EnvError, EnvFailed
+from rillflow.envs.checks import EnvError, EnvFailed, where
 
 _RARE = 100
 """steps of the copies for each failure that is let pass; so none is in the first steps of all"""
@@ -98,6 +98,37 @@ class Mending:
         close(old)
         if self.prepare is not None:
             self.prepare(made)
+
+
+def mending_of(
+    vector: Any,
+    again: Callable[[], Any] | None,
+    begin_all: Callable[[int, int | None], Any],
+    seed: int,
+) -> Mending | None:
+    """What mends a vector: its own means, else making another one; None: nothing can."""
+    own: Mending | None = getattr(vector, "mending", None)
+    if own is not None or again is None:
+        return own
+    whole = Mending(begin_all, "its whole vector", made_anew=True)
+    whole.seed = seed
+    return whole
+
+
+def replaced(old: Any, again: Callable[[], Any], name: str) -> Any:
+    """Another vector in the place of one that is broken.
+
+    Raises:
+        EnvError: it is not the same environment.
+    """
+    close(old)  # before the next one is made: it may hold memory, processes, a port
+    vector = again()
+    if vector.num_envs != old.num_envs:
+        raise EnvError(
+            f"{where(name)}: it was made anew with {vector.num_envs} copies instead of "
+            f"{old.num_envs}; its factory must make the same environment at each call"
+        )
+    return vector
 
 
 def close(broken: Any) -> None:

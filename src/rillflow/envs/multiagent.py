@@ -26,9 +26,10 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Episodes
-from rillflow.envs.mending import Mending, close
+from rillflow.envs.final_info import Figures, FinalInfos
+from rillflow.envs.mending import Mending, mending_of, replaced
 from rillflow.envs.spaces import Array
-from rillflow.envs.vector import Step
+from rillflow.envs.step import Step, begun_anew
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 class MultiAgentVector(Protocol):
     """What a multi-agent vector environment has to offer; plain arrays in and out.
 
-    It may also have `get_state()` and `set_state(state)`, if it can continue exactly.
+    It may also have `get_state()` and `set_state(state)`, if it can continue exactly; and `infos`,
+    for each copy a dict with the info of each agent after the last step.
     """
 
     num_envs: int
@@ -102,16 +104,14 @@ class MultiAgentEnvs:
             for agent in vector.agents
         }
         self._episodes = {policy: Episodes(self.rows(policy)) for policy in self.groups}
+        self._infos: dict[str, FinalInfos] = {}
         self.exact = hasattr(type(vector), "get_state") and getattr(vector, "exact", True)
         """whether `set_state` continues exactly where `get_state` was called"""
         self._open = {policy: np.zeros(self.rows(policy), bool) for policy in self.groups}
         """for each policy the rows whose last step was a transition and no end: what can be cut"""
-        self._again = again
-        self.mending: Mending | None = getattr(vector, "mending", None)
+        self._again = None if hasattr(vector, "mending") else again
+        self.mending: Mending | None = mending_of(vector, again, self._begin_all, self._seed)
         """what begins anew after it has raised; None: nothing can"""
-        if self.mending is None and again is not None:
-            self.mending = Mending(self._begin_all, "its whole vector", made_anew=True)
-            self.mending.seed = self._seed
         self.shrunk: str | None = getattr(vector, "shrunk", None)
         """what to tell of images that are smaller than the environment's, though nobody said so"""
 
@@ -161,16 +161,36 @@ class MultiAgentEnvs:
         return {policy: episodes.pop() for policy, episodes in self._episodes.items()}
 
     def mend(self) -> None:
-        """From now on what raises, now and then, begins anew in its place.
-
-        Of copies that are made one by one it is that copy alone, of a vector of one piece all.
-        """
+        """From now on what raises, now and then, begins anew: a copy, or a vector of one piece."""
         if self.mending is not None:
             self.mending.allowed = True
 
     def pop_failures(self) -> tuple[int, list[str]]:
         """How many failed and began anew since the last call, and what is told of them."""
         return self.mending.pop() if self.mending is not None else (0, [])
+
+    def want_infos(self, names: Sequence[str]) -> None:
+        """From now on read these figures from the info with which an agent's episode ends."""
+        if not names:
+            return
+        if not hasattr(self.vector, "infos"):
+            raise EnvError(
+                f"{where(self.name)}: info_metrics needs the infos of its agents, and this vector "
+                "has none: give it an attribute `infos`, a list with a dict for each copy"
+            )
+        self._infos = {policy: FinalInfos(names, self.name) for policy in self.groups}
+
+    def _read_infos(self, policy: str, done: Array) -> None:
+        infos: Any = self.vector.infos  # type: ignore[attr-defined]
+        agents = self.groups[policy].agents
+        for row in done.nonzero()[0].tolist():
+            agent, copy = divmod(row, self.num_envs)
+            self._infos[policy].read(infos[copy].get(agents[agent]) or {})
+
+    def pop_infos(self) -> tuple[dict[str, list[Figures]], list[str]]:
+        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
+        notes = [note for one in self._infos.values() for note in one.pop_notes()]
+        return {policy: one.pop() for policy, one in self._infos.items()}, notes
 
     def get_state(self) -> dict[str, Any]:
         """Everything needed to go on later; the environment itself only if `exact`."""
@@ -180,6 +200,7 @@ class MultiAgentEnvs:
             "obs": None if self.obs is None else {k: v.copy() for k, v in self.obs.items()},
             "episodes": {policy: e.get_state() for policy, e in self._episodes.items()},
             "steps": self._steps,
+            "infos": {policy: infos.get_state() for policy, infos in self._infos.items()},
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -188,6 +209,9 @@ class MultiAgentEnvs:
         self._steps = state["steps"]
         for policy, episodes in self._episodes.items():
             episodes.set_state(state["episodes"][policy])
+            if policy in self._infos:
+                ended = state.get("infos", {}).get(policy, [])
+                self._infos[policy].set_state(ended, len(state["episodes"][policy]["ended"]))
         if state["obs"] is None:
             self.obs = None
         elif state["env"] is None or not self.exact:
@@ -252,6 +276,8 @@ class MultiAgentEnvs:
         self._episodes[policy].count(step.rewards, step.valid)
         if done.any():
             self._episodes[policy].end(done)
+            if self._infos:
+                self._read_infos(policy, done)
         return step
 
     def _all_anew(self, error: Exception) -> dict[str, Step]:
@@ -265,24 +291,35 @@ class MultiAgentEnvs:
             raise last from error
         cut = self._open
         self._open = {}
-        steps = {}
-        for policy, obs in self._begun(first).items():
-            zeros, nowhere = np.zeros(len(obs), np.float32), np.zeros(len(obs), bool)
-            ends = nowhere, nowhere.copy()
-            steps[policy] = Step(obs, zeros, *ends, nowhere.copy(), None, cut[policy])
-        return steps
+        begun = self._begun(first)
+        return {name: begun_anew(obs, cut[name], skips=True) for name, obs in begun.items()}
 
     def _begin_all(self, index: int, seed: int | None) -> Mapping[str, Array]:
         """The first observations of another vector in the place of this one."""
         assert self._again is not None
-        close(self.vector)  # before the next one is made: it may hold memory, processes, a port
-        self.vector = self._again()
+        self.vector = replaced(self.vector, self._again, self.name)
         try:
             return self.vector.reset(seed=seed)
         except EnvError:
             raise
         except Exception as error:
             raise raised(error, "reset", self.name) from error
+
+
+def starts_after(step: Step, starts: Array) -> Array:
+    """Where the observation after a step is the first of an agent's episode.
+
+    An agent that does not act for a while goes on later with the same episode, as in games that
+    take turns; one whose episode has ended begins its next one when it acts again.
+
+    Args:
+        step: of all the agents of a policy, or of one.
+        starts: where the observation before the step was a first one.
+    """
+    if step.valid is None or step.next_obs is None:
+        return step.starts
+    after: Array = step.terminated | step.truncated | (starts & ~step.valid)
+    return after if step.cut is None else after | step.cut
 
 
 def join_steps(parts: Sequence[Step]) -> Step:

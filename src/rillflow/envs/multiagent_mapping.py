@@ -49,9 +49,8 @@ def make_multi_agent_envs(
         return preprocessed(_vector(env, name, num_envs, config, how))
 
     def preprocessed(vector: Any) -> Any:
-        if preprocessing is None or preprocessing == Preprocessing():
-            return vector
-        return PreprocessedAgents(vector, preprocessing, name)
+        seen = PreprocessedAgents(vector, preprocessing or Preprocessing(), name)
+        return seen if seen.changes else vector
 
     vector: Any = preprocessed(env) if made_already else again()
     if vector.num_envs != num_envs:

@@ -85,6 +85,8 @@ class ParallelEnvs:
         self.mending = Mending(self._begin_copy)
         self._made = 0
         """steps that all copies have made"""
+        self.infos: list[dict[str, Any]] = [{} for _ in envs]
+        """of the last step, for each copy: the infos of its agents"""
         self._first: tuple[int, Any] | None = None
         """seed and result of a reset of the first copy that nobody has asked for yet"""
         self._look(seed)
@@ -152,6 +154,7 @@ class ParallelEnvs:
             if not any(alive[i] for alive in self._alive.values()):
                 begun[i] = self._next_episode(i)
         self._made += self.num_envs
+        self.infos = [after[i][1] for i in range(self.num_envs)]
         rewards, terminated, truncated = columns
         cut = _cut_short(valid, failed) if failed else {}
         steps = {}

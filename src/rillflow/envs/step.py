@@ -53,3 +53,16 @@ class Step(NamedTuple):
         if self.next_obs is not None:  # unless the next episode began within the step of the end
             starts |= self.terminated | self.truncated
         return starts
+
+
+def begun_anew(obs: Array, cut: Bools, *, skips: bool) -> Step:
+    """The step in which a whole vector failed: no transition anywhere, `obs` begins all episodes.
+
+    Args:
+        obs: what to act on next.
+        cut: the rows whose episodes went on until then.
+        skips: whether its steps leave rows out that only reset, and give no `next_obs`.
+    """
+    rewards, nowhere = np.zeros(len(obs), np.float32), np.zeros(len(obs), bool)
+    after = None if skips else obs
+    return Step(obs, rewards, nowhere, nowhere.copy(), nowhere.copy(), after, cut)

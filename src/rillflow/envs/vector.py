@@ -22,20 +22,21 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
+from rillflow.envs.final_info import Figures, FinalInfos
 from rillflow.envs.frame_stack import FrameStack
 from rillflow.envs.info_masks import InfoMasks, stuck_row
 from rillflow.envs.layout import MASK, all_finite, layout_of
-from rillflow.envs.mending import Mending, close
+from rillflow.envs.mending import Mending, mending_of, replaced
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
 from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
 from rillflow.envs.step import Step as Step
+from rillflow.envs.step import begun_anew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gymnasium.spaces import Box, Space
-
 
 _STEP = ("observations", "rewards", "terminations", "truncations", "info")
 _ONE = np.float32(1)
@@ -84,33 +85,26 @@ class Envs:
             space = self._observations.space
             self._stack = FrameStack(space, self._how.frame_stack, self._how.image(space))
         self._layout = layout_of(self._observations.space)
-        self._masks: InfoMasks | None = None
-        """reads masks of actions in infos; None: there are none"""
+        self._masks: InfoMasks | None = None  # reads those in infos
         masked = self._layout is not None and self._layout.mask_size > 0
-        self._looked = masked or not self._choices
-        """whether it is known where masks of actions are, if anywhere"""
-        self._first: Any = None
-        """of the first reset, if it was made to look for masks"""
+        self._looked = masked or not self._choices  # whether it is known where masks are
+        self._first: Any = None  # of the first reset, if it was made to look for masks
         self._state = state_of(vector)
         self._mends, self._again = hasattr(vector, "mending"), again
-        self.mending: Mending | None = vector.mending if self._mends else None
+        self.mending: Mending | None = mending_of(vector, again, self._begin_all, self._seed)
         """what begins anew after it has raised; None: nothing can"""
-        if self.mending is None and again is not None:
-            self.mending = Mending(self._begin_all, "its whole vector", made_anew=True)
-            self.mending.seed = self._seed
         self._steps = 0
         self._seeded = self._closed = self._reuses = False
         self._seen: Array = np.empty(0)
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes = Episodes(self.num_envs)
+        self._infos: FinalInfos | None = None
         space = vector.observation_space
         self._expected = (space.shape, space.dtype) if is_box(space) else None
         # what every step is compared with: asked for once, because asking costs more than comparing
         self._flags = (self.num_envs,), np.dtype(bool)
         self._action_shape = (self.num_envs, *(self.action_space.shape or ()))
-        self._indexed = isinstance(self.action_space.dtype, np.dtype) and (
-            self.action_space.dtype.kind in "iu"
-        )
+        self._indexed = getattr(self.action_space.dtype, "kind", "O") in "iu"
 
     @property
     def observation_space(self) -> Box:
@@ -143,9 +137,12 @@ class Envs:
     def _reset(self, seed: int | None) -> Array:
         first, self._first = self._first, None
         made = first is not None and not self._seeded and seed == self._seed
-        raw, info = first if made else self._call_reset(seed=seed)
-        self._look(info)
+        first = first if made else self._call_reset(seed=seed)
+        self._look(first[1])
         self._seeded = True
+        return self._begin_everywhere(*first)
+
+    def _begin_everywhere(self, raw: Any, info: dict[str, Any]) -> Array:
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
         self.obs = self._encode(raw, info).copy()
@@ -216,17 +213,24 @@ class Envs:
         self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
         if self._stack is not None:
             obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
-        self._count(rewards, valid, done, ended)
+        self._count(rewards, valid, done, info if ended else None)
         self.obs = obs
         return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
 
     def _count(
-        self, rewards: npt.NDArray[np.float32], valid: Bools | None, done: Bools, ended: bool
+        self,
+        rewards: npt.NDArray[np.float32],
+        valid: Bools | None,
+        done: Bools,
+        info: dict[str, Any] | None,
     ) -> None:
-        """Note the environment's own rewards; what is learned from is clipped afterwards."""
+        """Note the environment's own rewards, and how episodes end; then clip what is learned."""
         self._episodes.count(rewards, valid)
-        if ended:
+        if info is not None:
             self._episodes.end(done)
+            if self._infos is not None:
+                rows, same_step = done.nonzero()[0].tolist(), self._mode == "SameStep"
+                self._infos.read_rows(rows, self.vector, info, same_step=same_step)
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
 
@@ -256,11 +260,18 @@ class Envs:
         """Return and length of each episode that ended since the last call (before clipping)."""
         return self._episodes.pop()
 
-    def mend(self) -> None:
-        """From now on what raises, now and then, begins anew in its place.
+    def want_infos(self, names: Sequence[str]) -> None:
+        """From now on read these figures from the info with which each episode ends."""
+        if names:
+            self._infos = FinalInfos(names, self.name)
+            self._infos.watch(self.vector)
 
-        Of copies that are made one by one it is that copy alone, of a vector of one piece all.
-        """
+    def pop_infos(self) -> tuple[list[Figures], list[str]]:
+        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
+        return ([], []) if self._infos is None else (self._infos.pop(), self._infos.pop_notes())
+
+    def mend(self) -> None:
+        """From now on what raises, now and then, begins anew: a copy, or a vector of one piece."""
         if self.mending is not None:
             self.mending.allowed = True
 
@@ -274,33 +285,21 @@ class Envs:
         if self.mending is None or self._mends:
             raise failure from error
         try:
-            raw, info = self.mending.reset(0, failure, self._steps)
+            first = self.mending.reset(0, failure, self._steps)
         except EnvFailed as last:
             raise last from error
-        cut, nowhere = ~self._was_done, np.zeros(self.num_envs, bool)
-        self._was_done, self._ended = nowhere.copy(), False
-        self._episodes.begin()
-        obs = self._encode(raw, info).copy()
-        if self._stack is not None:
-            obs = self._stack.begin(obs)
-        self._check_allowed(obs)
-        self.obs = obs
-        next_obs, rewards = None if self.skips_steps else obs, np.zeros(self.num_envs, np.float32)
-        return Step(obs, rewards, nowhere, nowhere.copy(), nowhere.copy(), next_obs, cut)
+        cut = ~self._was_done
+        return begun_anew(self._begin_everywhere(*first), cut, skips=self.skips_steps)
 
     def _begin_all(self, index: int, seed: int | None) -> Any:
         """The first observations and info of another vector in the place of this one."""
         assert self._again is not None
-        close(self.vector)  # before the next one is made: it may hold memory, processes, a port
-        self.vector = vector = self._again()
-        if vector.num_envs != self.num_envs:
-            raise EnvError(
-                f"{where(self.name)}: it was made anew with {vector.num_envs} copies instead of "
-                f"{self.num_envs}; its factory must make the same environment at each call"
-            )
-        self._state = state_of(vector)
+        self.vector = replaced(self.vector, self._again, self.name)
+        self._state = state_of(self.vector)
+        if self._infos is not None:
+            self._infos.watch(self.vector)
         if self.mending is not None and self.mending.prepare is not None:
-            self.mending.prepare(vector)
+            self.mending.prepare(self.vector)
         return self._call_reset(seed=seed)
 
     def get_state(self) -> dict[str, Any]:
@@ -311,11 +310,14 @@ class Envs:
             "was_done": self._was_done.copy(),
             "episodes": self._episodes.get_state(),
             "steps": self._steps,
+            **({} if self._infos is None else {"infos": self._infos.get_state()}),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from `get_state`; if it was not exact, with new episodes, differently seeded."""
         self._steps = state["steps"]
+        if self._infos is not None:
+            self._infos.set_state(state.get("infos", []), len(state["episodes"]["ended"]))
         self._episodes.set_state(state["episodes"])
         self._was_done = state["was_done"].copy()
         self._ended = bool(self._was_done.any())
