@@ -382,9 +382,6 @@ def below_one(settings: Any, *names: str) -> list[str]:
     ]
 
 
-AS_BEFORE: dict[str, Any] = {"resize": None, "action_masks": False}
-"""what was done in runs of versions that had no such setting"""
-
 RENAMED = {"loss": "update", "postprocess": "prepare"}
 """settings of version 0.1 that say something else now"""
 
