@@ -15,11 +15,12 @@ from rillflow.images import Channels, image_in
 from rillflow.learning import evaluation_settings, fault_settings, schedules
 from rillflow.learning.fields import type_problems
 from rillflow.learning.other_names import means_steps, our_name
+from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
 from rillflow.learning.suited_settings import current, remembers, suiting
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
+from rillflow.policies.observation_checks import BOTH_SCALED
 from rillflow.policies.spec import PolicySpec
-from rillflow.policies.spec_checks import BOTH_SCALED
 
 if TYPE_CHECKING:
     from rillflow.learning.algorithm import Algorithm
@@ -36,7 +37,7 @@ class _Settings(type):
         fields = {field_.name: field_ for field_ in dataclasses.fields(cls)}  # type: ignore[arg-type]
         wrong = [_unknown(name, {*fields}) for name in values if name not in fields]
         for name, value in values.items():
-            if name in fields and _may_be_schedule(fields[name], value):
+            if name in fields and may_be_schedule(fields[name], value):
                 try:
                     values[name] = schedules.parse(value)
                 except BuildError as error:
@@ -190,11 +191,8 @@ class AlgorithmConfig(metaclass=_Settings):
     @property
     def env_settings(self) -> dict[str, Any]:
         """What environments are made with, beside their name and number."""
-        return {
-            "env_config": self.env_config,
-            "preprocessing": self.preprocessing,
-            "action_masks": self.action_masks,
-        }
+        given = {"env_config": self.env_config, "preprocessing": self.preprocessing}
+        return {**given, "action_masks": self.action_masks}
 
     def learning_rate(self, updates: int) -> float:
         """For the optimiser step that follows so many others."""
@@ -258,7 +256,7 @@ class AlgorithmConfig(metaclass=_Settings):
     def validate(self) -> None:
         """Refuse types and numbers that cannot work, all at once."""
         # numbers are compared only if they are numbers
-        wrong = type_problems(self) or list(dict.fromkeys(_problems_ever(self)))
+        wrong = type_problems(self) or list(dict.fromkeys(problems_ever(self)))
         if wrong:
             raise refused(type(self), wrong)
 
@@ -311,36 +309,6 @@ class AlgorithmConfig(metaclass=_Settings):
                     "one of them, Algorithm(name, Config, modules, update, plan)."
                 )
             raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
-
-
-def _may_be_schedule(field_: dataclasses.Field[Any], value: object) -> bool:
-    """Whether a value is text in the place of a number."""
-    return (
-        isinstance(value, str) and "float" in str(field_.type) and not {":", "="}.isdisjoint(value)
-    )
-
-
-def _problems_ever(settings: AlgorithmConfig) -> list[str]:
-    """What is wrong with the numbers, at first and at every point of a schedule."""
-    found = schedules.scheduled(settings)
-    if not found:
-        return settings.problems()
-    kinds = type(settings).__mro__
-    fixed = {name for kind in kinds for name in vars(kind).get("READ_ONCE", ())}
-    wrong = [
-        f"{name} is read once, when a run begins, so it cannot follow a schedule: give one number"
-        for name in found
-        if name in fixed
-    ]
-    if "lr" in found and settings.final_lr is not None:
-        wrong.append("final_lr is for an lr that is one number; with a schedule leave it out")
-    first = schedules.at_first(settings)
-    for name, schedule in found.items():
-        for value in schedule.values:
-            if name == "lr" and value == 0:
-                continue  # only a rate that is always 0 is given in vain
-            wrong += schedules.with_values(first, {name: value}).problems()
-    return wrong
 
 
 def replaced(config: D, values: Mapping[str, Any]) -> D:

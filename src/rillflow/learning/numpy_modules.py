@@ -37,6 +37,8 @@ class NumpyModules:
         self.frozen = Namespace(frozen)
         self._frozen = list(frozen.values())
         self.tape = Tape()
+        for name, module in self.by_name.items():  # found without `__getattr__`
+            self.__dict__.setdefault(name, module)
 
     def __getattr__(self, name: str) -> Any:
         return named(self.__dict__.get("by_name", {}), name)

@@ -21,16 +21,12 @@ from rillflow.errors import BuildError
 from rillflow.images import Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
 from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
+from rillflow.policies.head_checks import check_head
 from rillflow.policies.image_scale import FAR
 from rillflow.policies.memory_choice import state_of
 from rillflow.policies.normalizer import buffer_shapes
-from rillflow.policies.spec_checks import (
-    below_memory,
-    check_choices,
-    check_head,
-    check_observations,
-    check_sizes,
-)
+from rillflow.policies.observation_checks import check_observations
+from rillflow.policies.spec_checks import below_memory, check_choices, check_sizes
 
 Shape = tuple[int, ...]
 

@@ -85,8 +85,12 @@ class BestPolicy:
             one.judged = asdict(self.score)
         return found
 
-    def save(self) -> None:
-        """Write it, if it is not written; on a full disk the next save tries again."""
+    def save(self, *, quiet: bool = False) -> None:
+        """Write it, if it is not written; on a full disk the next save tries again.
+
+        Args:
+            quiet: there is something worse to tell.
+        """
         if not self._unsaved or self.path is None:
             return
         policy = self.policy()
@@ -96,7 +100,7 @@ class BestPolicy:
         try:
             _write(policy, self.path)
         except OSError as error:
-            if not self._told:
+            if not self._told and not quiet:
                 text = f"the best policy is not saved: {error}; training goes on, and the next save"
                 warnings.warn(f"{text} is tried", stacklevel=3)
             self._told = True

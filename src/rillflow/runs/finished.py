@@ -23,6 +23,8 @@ def finished_already(
         checkpoint: what it would go on from.
         until: the limits, those it began with or new ones.
     """
+    if not isinstance(checkpoint.state, Mapping) or "progress" not in checkpoint.state:
+        return None  # whoever goes on from it says what it is
     progress = Progress()
     progress.set_state(checkpoint.state["progress"])
     row = progress.row()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,7 +155,7 @@ class FollowUp:
         """End whoever plays, write what is not written, and sum up the run with its last row."""
         if self.evaluations is not None:
             self.evaluations.close()
-        self.best.save()
+        self.best.save(quiet=sys.exc_info()[0] is not None)
         if self._directory is None or row is None:
             return
         names = ("steps", "episodes", "seconds", "return")
