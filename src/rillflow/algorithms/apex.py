@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rillflow.algorithms.dqn import CART_POLE, MOUNTAIN_CAR
+from rillflow.algorithms.dqn import CART_POLE, MEMORY, MOUNTAIN_CAR
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
@@ -57,6 +57,7 @@ class Config(QConfig):
 
 
 TUNED = {
+    "memory": MEMORY,
     "CartPole-v1": CART_POLE | {"train_batch_size": 128},
     "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False},
     "atari": {"batches_per_draw": 1, "learner_queue_size": 16, "weights_every": 16},
@@ -93,5 +94,13 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
 
 
 APEX = Algorithm(
-    "apex", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+    "apex",
+    Config,
+    modules,
+    update,
+    plan,
+    prepare=prepare,
+    explorer=explorer,
+    tuned=TUNED,
+    recurrent=True,
 )

@@ -89,9 +89,9 @@ class Request:
     @property
     def tuned(self) -> list[str]:
         """A line with the settings that suit the environment and that no flag has changed."""
-        from rillflow.learning.config import tuned
+        from rillflow.learning.suited_settings import suiting
 
-        suits = tuned(type(self.config), self.config.env)
+        suits = suiting(type(self.config), vars(self.config))
         used = [(n, value) for n, value in suits.items() if getattr(self.config, n) == value]
         flags = [f"--{name.strip('_').replace('_', '-')} {shown(value)}" for name, value in used]
         return [f"settings that suit it: {' '.join(flags)}"] if flags else []
@@ -224,7 +224,15 @@ def _add_setting(group: Any, setting: Setting) -> None:
         off = setting.flag.replace("--", "--no-", 1)
         group.add_argument(setting.flag, action=_Switch, nargs=0, off=off, **options)
     else:
-        group.add_argument(setting.flag, metavar=setting.metavar, **options)
+        group.add_argument(*_flags(setting), metavar=setting.metavar, **options)
+
+
+def _flags(setting: Setting) -> list[str]:
+    """A setting's flag, and those of its older names."""
+    from rillflow.learning.suited_settings import SAME
+
+    old = [name for name, now in SAME.items() if now == setting.name]
+    return [setting.flag, *("--" + name.replace("_", "-") for name in old)]
 
 
 class _Switch(argparse.Action):

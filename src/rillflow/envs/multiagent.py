@@ -239,6 +239,21 @@ class MultiAgentEnvs:
                 self._read_infos(policy, done)
 
 
+def starts_after(step: Step, starts: Array) -> Array:
+    """Where the observation after a step is the first of an agent's episode.
+
+    An agent that does not act for a while goes on later with the same episode, as in games that
+    take turns; one whose episode has ended begins its next one when it acts again.
+
+    Args:
+        step: of all the agents of a policy, or of one.
+        starts: where the observation before the step was a first one.
+    """
+    if step.valid is None or step.next_obs is None:
+        return step.starts
+    return step.terminated | step.truncated | (starts & ~step.valid)
+
+
 def join_steps(parts: Sequence[Step]) -> Step:
     """The steps of several agents as one batch, agent by agent."""
     if len(parts) == 1:

@@ -55,8 +55,9 @@ def make_multi_agent_envs(
             f"environment {name!r}: it was made with {vector.num_envs} copies, but "
             f"num_envs={num_envs}"
         )
-    if preprocessing is not None and preprocessing != Preprocessing():
-        vector = PreprocessedAgents(vector, preprocessing, name)
+    preprocessed = PreprocessedAgents(vector, preprocessing or Preprocessing(), name)
+    if preprocessed.changes:
+        vector = preprocessed
     groups = group_agents(vector, policy_mapping, policies, name)
     return MultiAgentEnvs(vector, groups, name=name, seed=seed)
 

@@ -57,7 +57,8 @@ class Preprocessing:
     def image(self, space: Any) -> Image | None:
         """How observations of this space are read as images."""
         if self.grayscale or self.resize not in (None, "auto"):
-            return as_image(space.shape, self.channels)  # who asks for it knows that they are some
+            # who asks for it knows that they are images
+            return as_image(space.shape, getattr(space, "channels", self.channels))
         return image_in(space, self.channels)
 
     def size(self, image: Image) -> tuple[int, int]:

@@ -18,7 +18,7 @@ A loop that keeps true transitions reads, in every mode:
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,7 @@ from rillflow.envs.layout import MASK, all_finite, layout_of
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
 from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
+from rillflow.envs.step import Step as Step
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -50,33 +51,6 @@ if TYPE_CHECKING:
 
 _STEP = ("observations", "rewards", "terminations", "truncations", "info")
 _ONE = np.float32(1)
-
-
-class Step(NamedTuple):
-    """What one vector step did; every array has one row per environment and is the caller's."""
-
-    obs: Array
-    """what to act on next"""
-    rewards: npt.NDArray[np.float32]
-    terminated: Bools
-    """the episode ended and nothing follows: its value is 0"""
-    truncated: Bools
-    """the episode was cut: its value is that of its true next observation"""
-    valid: Bools | None
-    """False where this step only began an episode and its action was ignored; None: all valid"""
-    next_obs: Array | None
-    """the true next observation of each step; None: it is `obs` in every valid row"""
-    cut: Bools | None = None
-    """where the environment failed in this step, which is no transition: the step before was the
-    last of its episode, cut there; None: nowhere"""
-
-    @property
-    def starts(self) -> Bools:
-        """Where `obs` is the first of an episode."""
-        if self.valid is None:
-            return self.terminated | self.truncated
-        starts: Bools = ~self.valid  # after the end comes the final observation, then a reset
-        return starts
 
 
 class Envs(ReadsInfos):
@@ -113,13 +87,10 @@ class Envs(ReadsInfos):
             space = self._observations.space
             self._stack = FrameStack(space, self._how.frame_stack, self._how.image(space))
         self._layout = layout_of(self._observations.space)
-        self._masks: InfoMasks | None = None
-        """reads masks of actions in infos; None: there are none"""
+        self._masks: InfoMasks | None = None  # reads those in infos
         masked = self._layout is not None and self._layout.mask_size > 0
-        self._looked = masked or not self._choices
-        """whether it is known where masks of actions are, if anywhere"""
-        self._first: Any = None
-        """of the first reset, if it was made to look for masks"""
+        self._looked = masked or not self._choices  # whether it is known where masks are
+        self._first: Any = None  # of the first reset, if it was made to look for masks
         self._state = state_of(vector)
         self._mends = hasattr(vector, "mending")
         self._steps = 0

@@ -124,6 +124,8 @@ def spec_from_data(
         raise BuildError(
             f"a policy of {len(fields['hidden']):,} layers; at most {_LAYERS} are read."
         )
+    if "lstm_size" in fields:  # as version 0.1 called it
+        fields["memory_size"] = fields.pop("lstm_size")
     for name in ("observation_space", "action_space"):
         fields[name] = space_from_data(fields[name])
     if "channels" not in data:

@@ -70,9 +70,11 @@ def describe(onnx: Any, model: Any, trained: Trained) -> None:
         "algorithm": algorithm_name(trained),
         "env": env_name(trained),
         "env_config": json.dumps(trained.config.env_config, default=repr),
+        "preprocessing": json.dumps(vars(trained.config.preprocessing)),
         "observation_space": to_json(data["observation_space"]),
         "action_space": to_json(data["action_space"]),
         "model": spec.model if isinstance(spec.model, str) else str(data["model"]["own"]),
+        "memory": spec.memory or "none",
         "head": spec.head,
         "recurrent": json.dumps(bool(spec.recurrent)),
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rillflow.envs.final_info import Figures
+from rillflow.envs.multiagent import starts_after
 from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 from rillflow.errors import RunError
 from rillflow.results.player import Player, env_of, open_envs
@@ -92,7 +93,7 @@ def play_agents(
                 share.note(steps[name], ended.get(name, []), infos.get(name, []))
                 share.check(envs.name, most)
             obs = {name: step.obs for name, step in steps.items()}
-            starts = {name: step.starts for name, step in steps.items()}
+            starts = {name: starts_after(step, starts[name]) for name, step in steps.items()}
         return {name: share.played() for name, share in shares.items()}
     finally:
         envs.close()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rillflow.envs.multiagent import starts_after
 from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 from rillflow.experience.batch import Array, MultiAgentBatch
 from rillflow.experience.fragment_writer import FragmentWriter
@@ -15,7 +16,9 @@ from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.schedules import Scheduled
 from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
+from rillflow.policies.remembering import Remembering
 from rillflow.policies.spec import PolicySpec
+from rillflow.rl.burn_in import BurnIn
 from rillflow.rl.limits import Limits
 from rillflow.rl.rollout_worker import tell_once
 from rillflow.types import ActorInfo
@@ -59,6 +62,15 @@ class MultiAgentWorker:
         self.exploring = {
             name: settings[name].explorer().begin(spec, place) for name, spec in specs.items()
         }
+        burn_ins = {name: getattr(settings[name], "burn_in", 0) for name in specs}
+        self.remembering = {
+            name: Remembering(self.policies[name], len(self.obs[name]), keep=burn_ins[name])
+            for name, spec in specs.items()
+            if spec.recurrent
+        }
+        """policies that remember, with what they know of each agent in each environment"""
+        self.burn_in = {name: BurnIn(burn_ins[name]) for name in self.remembering if burn_ins[name]}
+        """what came before a fragment, for sequences in replay"""
         self.scheduled = {name: Scheduled(settings[name]) for name in specs}
         self.running = {
             name: RunningReturn(len(self.obs[name]))
@@ -78,25 +90,34 @@ class MultiAgentWorker:
                 exploring.explorer = now[name].explorer()
             exploring.start(self.total_steps)
         fragments = {name: FragmentWriter(length) for name in self.policies}
+        before = {name: known.state for name, known in self.remembering.items()}
         for _ in range(length):
-            acts = {
-                name: self.exploring[name].act(policy, self.obs[name], self.starts[name])
-                for name, policy in self.policies.items()
-            }
+            acts = {name: self._act(name) for name in self.policies}
             steps = self._step({name: actions for name, (actions, _, _) in acts.items()})
             for name, step in steps.items():
                 actions, logp, more = acts[name]
                 fragments[name].write(self.obs[name], actions, logp, step, **more)
             self.obs = {name: step.obs for name, step in steps.items()}
-            self.starts = {name: step.starts for name, step in steps.items()}
+            self.starts = {
+                name: starts_after(step, self.starts[name]) for name, step in steps.items()
+            }
         made = length * self.config.num_envs_per_worker
         self.steps += made
         self.total_steps += made
         self.limits.after_rollout()
-        batches = {name: f.finish(self.obs[name]) for name, f in fragments.items()}
+        batches = {n: f.finish(self.obs[n], before.get(n)) for n, f in fragments.items()}
         for name, running in self.running.items():
             batches[name] = running.written(batches[name], now[name].gamma)
+        for name, burn_in in self.burn_in.items():
+            batches[name] = burn_in.before(batches[name], self.remembering[name].recent[0])
         return MultiAgentBatch(batches)
+
+    def _act(self, name: str) -> tuple[Array, Array, dict[str, Array]]:
+        """What a policy does for all of its agents."""
+        exploring, obs, starts = self.exploring[name], self.obs[name], self.starts[name]
+        if name in self.remembering:
+            return self.remembering[name].step(exploring, obs, starts)
+        return exploring.act(self.policies[name], obs, starts)
 
     def _steps_of_all(self, policy: str) -> float:
         """Steps of a policy's agents in all workers, if they are as far as this one."""
@@ -121,6 +142,8 @@ class MultiAgentWorker:
 
     def get_state(self) -> dict[str, Any]:
         """Environments and policies; see `MultiAgentEnvs.exact`."""
+        # in C order, as they are where they are restored: the last bits of products depend on it
+        self.obs = {name: np.ascontiguousarray(obs) for name, obs in self.obs.items()}
         return {
             "envs": self.envs.get_state(),
             "policies": {name: policy.get_state() for name, policy in self.policies.items()},
@@ -128,6 +151,8 @@ class MultiAgentWorker:
             "starts": self.starts,
             "running": {name: one.get_state() for name, one in self.running.items()},
             "exploring": {name: one.get_state() for name, one in self.exploring.items()},
+            "memory": {name: known.state for name, known in self.remembering.items()},
+            "burn_in": {name: kept.get_state() for name, kept in self.burn_in.items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -143,8 +168,14 @@ class MultiAgentWorker:
                 running.set_state(state["running"][name])
         if "exploring" in state:  # version 0.1 had no explorers with a memory
             self.starts = dict(state["starts"])
+            if not self.envs.exact:  # they go on with new episodes
+                self.starts = {name: np.ones(len(obs), bool) for name, obs in self.obs.items()}
             for name, one in self.exploring.items():
                 one.set_state(state["exploring"][name])
+        for name, known in self.remembering.items():
+            known.state = state["memory"][name]
+        for name, kept in self.burn_in.items():
+            kept.set_state(state["burn_in"][name])
 
     def close(self) -> None:
         """Close the environments."""

@@ -30,7 +30,7 @@ _GROUPS = {
     "evaluation": (
         "eval_every", "eval_episodes", "eval_timeout", "max_eval_failures", "info_metrics",
     ),
-    "network": ("hidden", "activation", "model", "lstm_size", "channels"),
+    "network": ("hidden", "activation", "model", "memory", "memory_size", "channels"),
 }  # fmt: skip
 """what every algorithm has, by subject; the rest is about learning"""
 
