@@ -94,6 +94,34 @@ class FinalInfos:
         )
 
 
+class ReadsInfos:
+    """What a vector environment has for the infos of its copies."""
+
+    name: str
+    vector: Any
+    _mode: str
+    _infos: FinalInfos | None = None
+
+    def want_infos(self, names: Sequence[str]) -> None:
+        """From now on read these figures from the info with which each episode ends."""
+        if names:
+            self._infos = FinalInfos(names, self.name)
+            if hasattr(self.vector, "infos"):
+                self.vector.infos = []
+
+    def _read_infos(self, rows: Sequence[int], info: Mapping[str, Any]) -> None:
+        """Episodes have ended in these rows, with the info of this step."""
+        if self._infos is None:
+            return
+        own, same_step = getattr(self.vector, "infos", None), self._mode == "SameStep"
+        for row in rows:
+            self._infos.read(row_of(info, row, same_step) if own is None else own[row])
+
+    def pop_infos(self) -> tuple[list[Figures], list[str]]:
+        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
+        return ([], []) if self._infos is None else (self._infos.pop(), self._infos.pop_notes())
+
+
 def row_of(info: Mapping[str, Any], row: int, same_step: bool) -> dict[str, Any]:
     """The info of one copy, out of that of a native vector.
 

@@ -36,7 +36,7 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
-from rillflow.envs.final_info import Figures, FinalInfos, row_of
+from rillflow.envs.final_info import ReadsInfos
 from rillflow.envs.frame_stack import FrameStack
 from rillflow.envs.info_masks import InfoMasks, stuck_row
 from rillflow.envs.layout import MASK, all_finite, layout_of
@@ -46,8 +46,6 @@ from rillflow.envs.state import state_of
 from rillflow.envs.step import Step as Step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gymnasium.spaces import Box, Space
 
 
@@ -55,7 +53,7 @@ _STEP = ("observations", "rewards", "terminations", "truncations", "info")
 _ONE = np.float32(1)
 
 
-class Envs:
+class Envs(ReadsInfos):
     """A vector environment with plain arrays, checked results and episode statistics."""
 
     def __init__(
@@ -100,7 +98,6 @@ class Envs:
         self._seen: Array = np.empty(0)
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes = Episodes(self.num_envs)
-        self._infos: FinalInfos | None = None
         space = vector.observation_space
         self._expected = (space.shape, space.dtype) if is_box(space) else None
         # what every step is compared with: asked for once, because asking costs more than comparing
@@ -217,17 +214,12 @@ class Envs:
         self.obs = obs
         return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
 
-    def _count(
-        self,
-        rewards: npt.NDArray[np.float32],
-        valid: Bools | None,
-        done: Bools,
-        info: dict[str, Any] | None,
-    ) -> None:
-        """Note the environment's own rewards, and how episodes end; then clip what is learned."""
+    def _count(self, rewards: Array, valid: Bools | None, done: Bools, info: Any) -> None:
+        """Note the environment's own rewards; what is learned from is clipped afterwards."""
         self._episodes.count(rewards, valid)
         if info is not None:
-            self._end(done, info)
+            self._episodes.end(done)
+            self._read_infos(done.nonzero()[0].tolist(), info)
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
 
@@ -256,27 +248,6 @@ class Envs:
     def pop_episodes(self) -> list[tuple[float, int]]:
         """Return and length of each episode that ended since the last call (before clipping)."""
         return self._episodes.pop()
-
-    def want_infos(self, names: Sequence[str]) -> None:
-        """From now on read these figures from the info with which each episode ends."""
-        if names:
-            self._infos = FinalInfos(names, self.name)
-            if hasattr(self.vector, "infos"):
-                self.vector.infos = []
-
-    def _end(self, done: Bools, info: dict[str, Any]) -> None:
-        """Episodes have ended: note their returns, and what is wanted of their infos."""
-        self._episodes.end(done)
-        infos = self._infos
-        if infos is None:
-            return
-        own, same_step = getattr(self.vector, "infos", None), self._mode == "SameStep"
-        for row in done.nonzero()[0].tolist():
-            infos.read(row_of(info, row, same_step) if own is None else own[row])
-
-    def pop_infos(self) -> tuple[list[Figures], list[str]]:
-        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
-        return ([], []) if self._infos is None else (self._infos.pop(), self._infos.pop_notes())
 
     def mend(self) -> None:
         """From now on a copy that raises, now and then, is reset alone.
