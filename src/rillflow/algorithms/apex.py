@@ -15,6 +15,7 @@ from rillflow.learning.q_learning import (
     QConfig,
     modules,
     prepare,
+    tells_values,
     update,
 )
 from rillflow.learning.results import TrainStats
@@ -39,6 +40,7 @@ class Config(QConfig):
     double_q: bool = True
     dueling: bool = True
     prioritized_replay: bool = True
+    worker_priorities: bool = True
     n_step: int = 5
     batches_per_draw: int = 4
     num_replay_buffer_shards: int = 2
@@ -67,7 +69,8 @@ TUNED = {
 def explorer(cfg: Config) -> Explorer:
     """A rate of its own for each worker, from 0.4 down to 0.4 ** 8."""
     return EpsilonGreedy(
-        lambda place, steps: 0.4 ** (1 + 7 * place.worker / max(1, place.workers - 1))
+        lambda place, steps: 0.4 ** (1 + 7 * place.worker / max(1, place.workers - 1)),
+        tells_values(cfg),
     )
 
 

@@ -53,6 +53,10 @@ class QNetworkConfig(AlgorithmConfig):
 class QConfig(QNetworkConfig, ReplayConfig):
     """Settings of q learning with replay and a target network."""
 
+    worker_priorities: bool = False
+    """whether rows enter prioritized replay with the error that the worker finds in them by its own
+    q values, and not with the largest priority so far"""
+
 
 def modules(spec: PolicySpec, cfg: QNetworkConfig) -> Modules:
     """One network of q values, and a target that is renewed now and then."""
@@ -65,7 +69,13 @@ def modules(spec: PolicySpec, cfg: QNetworkConfig) -> Modules:
 
 def explorer(cfg: QNetworkConfig) -> Explorer:
     """The best action, or any, at a rate that falls in a line."""
-    return EpsilonGreedy(falling(cfg.initial_epsilon, cfg.final_epsilon, cfg.epsilon_timesteps))
+    rate = falling(cfg.initial_epsilon, cfg.final_epsilon, cfg.epsilon_timesteps)
+    return EpsilonGreedy(rate, tells_values(cfg))
+
+
+def tells_values(cfg: QNetworkConfig) -> bool:
+    """Whether workers tell what they think of each step: only prioritized replay can use it."""
+    return isinstance(cfg, QConfig) and cfg.prioritized_replay and cfg.worker_priorities
 
 
 def prepare(m: Any, batch: Mapping[str, Any], cfg: QNetworkConfig) -> Rows:

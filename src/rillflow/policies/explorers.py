@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, SampleBatch
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
 
@@ -53,6 +54,10 @@ class Explorer(ABC):
             starts: where an episode begins.
         """
 
+    def finish(self, exploring: Exploring, policy: Any, batch: SampleBatch) -> SampleBatch:
+        """A whole fragment, with what can be told of it only now."""
+        return batch
+
 
 class Exploring:
     """An explorer at work: what it knows in one worker, and may change."""
@@ -77,6 +82,10 @@ class Exploring:
         if self.at_random:
             return random_actions(self.spec, len(obs), policy.rng), _sure(len(obs)), {}
         return self.explorer.act(self, policy, obs, starts)
+
+    def finish(self, policy: Any, batch: SampleBatch) -> SampleBatch:
+        """A whole fragment, as the explorer gives it."""
+        return self.explorer.finish(self, policy, batch)
 
     def get_state(self) -> dict[str, Any]:
         """What the next actions depend on."""
@@ -116,6 +125,9 @@ class EpsilonGreedy(Explorer):
 
     rate: Callable[[Place, int], float]
     """how often it is any, of a worker after so many steps of its own"""
+    tells_values: bool = False
+    """whether each step says what the worker thought of it: columns `acted_q`, `best_q` and
+    `next_best_q`, values of the action taken, of the best one, and of the best one after it"""
 
     def start(self, exploring: Exploring, steps: int) -> None:
         """The rate of this fragment."""
@@ -125,7 +137,29 @@ class EpsilonGreedy(Explorer):
         self, exploring: Exploring, policy: Any, obs: Array, starts: Array
     ) -> tuple[Array, Floats, Columns]:
         """The best action, or now and then any."""
-        return *policy.act(obs, exploring.rate), {}
+        if not self.tells_values:
+            return *policy.act(obs, exploring.rate), {}
+        actions, logp, values = policy.act_and_value(obs, exploring.rate)
+        acted = values[np.arange(len(actions)), actions]
+        return actions, logp, {"acted_q": acted, "best_q": values.max(1)}
+
+    def finish(self, exploring: Exploring, policy: Any, batch: SampleBatch) -> SampleBatch:
+        """With what the best action after each step was worth, if values are told.
+
+        It is known from acting on the next observation, but for those that nobody acted upon: the
+        ones behind the last step, and behind a step that was truncated.
+        """
+        if not self.tells_values:
+            return batch
+        unseen, cut = batch[BOOTSTRAP], np.zeros(batch.shape, bool)
+        if NEXT_OBS in batch:
+            cut = batch["truncated"] & ~batch["terminated"]
+            unseen = np.concatenate([unseen, batch[NEXT_OBS][cut]])
+        values = policy.action_values(unseen).max(1)
+        lanes = batch.shape[1]
+        following = np.concatenate([batch["best_q"][1:], values[None, :lanes]])
+        following[cut] = values[lanes:]
+        return batch.with_columns(next_best_q=following)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 from rillflow.experience.batch import Array, MultiAgentBatch
-from rillflow.experience.fragment_writer import FragmentWriter
+from rillflow.experience.waiting_steps import WaitingSteps
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
@@ -54,6 +54,9 @@ class MultiAgentWorker:
         self.exploring = {
             name: settings[name].explorer().begin(spec, place) for name, spec in specs.items()
         }
+        self.waiting = {
+            name: WaitingSteps(getattr(own, "n_step", 1)) for name, own in settings.items()
+        }
         self.steps = 0
         self.total_steps = 0
 
@@ -63,7 +66,7 @@ class MultiAgentWorker:
         length = self.config.rollout_fragment_length
         for exploring in self.exploring.values():
             exploring.start(self.total_steps)
-        fragments = {name: FragmentWriter(length) for name in self.policies}
+        fragments = {name: self.waiting[name].begin(length) for name in self.policies}
         for _ in range(length):
             acts = {
                 name: self.exploring[name].act(policy, self.obs[name], self.starts[name])
@@ -79,7 +82,11 @@ class MultiAgentWorker:
         self.steps += made
         self.total_steps += made
         self.limits.after_rollout()
-        return MultiAgentBatch({name: f.finish(self.obs[name]) for name, f in fragments.items()})
+        batches = {
+            name: self.exploring[name].finish(policy, fragments[name].finish(self.obs[name]))
+            for name, policy in self.policies.items()
+        }
+        return MultiAgentBatch({n: self.waiting[n].hold_back(b) for n, b in batches.items()})
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Array]]) -> None:
         """Act with these from now on: weights by policy."""
@@ -99,6 +106,7 @@ class MultiAgentWorker:
             "total_steps": self.total_steps,
             "starts": self.starts,
             "exploring": {name: one.get_state() for name, one in self.exploring.items()},
+            "waiting": {name: one.get_state() for name, one in self.waiting.items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -113,6 +121,11 @@ class MultiAgentWorker:
             self.starts = dict(state["starts"])
             for name, one in self.exploring.items():
                 one.set_state(state["exploring"][name])
+        for name, waiting in self.waiting.items():
+            if "waiting" in state:  # version 0.1 cut windows at the ends of fragments
+                waiting.set_state(state["waiting"][name])
+            if not self.envs.exact:
+                waiting.cut()
 
     def close(self) -> None:
         """Close the environments."""

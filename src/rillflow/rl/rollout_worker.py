@@ -13,6 +13,7 @@ from rillflow.envs.vector import Envs
 from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.experience.fragment_writer import FragmentWriter
+from rillflow.experience.waiting_steps import WaitingSteps
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.policies.explorers import Place
 from rillflow.policies.spec import PolicySpec
@@ -43,6 +44,8 @@ class RolloutWorker(ActingWorker):
             self.memory = np.zeros((self.envs.num_envs, *spec.state_shape), np.float32)
         self.starts: Array = np.ones(self.envs.num_envs, bool)
         """where `obs` is the first of an episode"""
+        remembers = self.memory is not None  # sequences, whose losses look along them
+        self.waiting = WaitingSteps(1 if remembers else getattr(config, "n_step", 1))
         self.steps = 0
         self.seconds = {"policy": 0.0, "environments": 0.0}
         """since the last answer, in acting and in stepping the environments"""
@@ -55,17 +58,17 @@ class RolloutWorker(ActingWorker):
         """The next fragment, from where the last one ended."""
         self.limits.before_rollout()
         self.exploring.start(self.total_steps)
-        fragment = FragmentWriter(self.config.rollout_fragment_length)
+        fragment = self.waiting.begin(self.config.rollout_fragment_length)
         before = self.memory
         if before is None:
             self._act(fragment)
         else:
             self._act_and_remember(fragment)
-        batch = fragment.finish(self.obs, before)
-        self.steps += batch.steps
-        self.total_steps += batch.steps
+        batch = self.exploring.finish(self.policy, fragment.finish(self.obs, before))
+        self.steps += fragment.made
+        self.total_steps += fragment.made
         self.limits.after_rollout()
-        return batch
+        return self.waiting.hold_back(batch)
 
     def _act(self, fragment: FragmentWriter) -> None:
         clock, acting, stepping = time.perf_counter, 0.0, 0.0
@@ -115,6 +118,7 @@ class RolloutWorker(ActingWorker):
         while len(returns) < episodes:
             returns += self._one_episode_each(greedy)
         self.obs = self.envs.reset()
+        self.waiting.cut()
         self.starts = np.ones(self.envs.num_envs, bool)
         return returns[:episodes]
 
@@ -158,6 +162,7 @@ class RolloutWorker(ActingWorker):
             "starts": self.starts,
             "total_steps": self.total_steps,
             "exploring": self.exploring.get_state(),
+            "waiting": self.waiting.get_state(),
             "turns": self.turns,
         }
 
@@ -172,6 +177,10 @@ class RolloutWorker(ActingWorker):
         if "exploring" in state:  # version 0.1 had no explorers with a memory, and no tasks
             self.exploring.set_state(state["exploring"])
             self.turns = state["turns"]
+        if "waiting" in state:  # version 0.1 cut windows at the ends of fragments
+            self.waiting.set_state(state["waiting"])
+        if not self.envs.exact:
+            self.waiting.cut()
         if state["weights"]:
             self.set_weights(state["weights"])
         self.policy.set_state(state["policy"])
