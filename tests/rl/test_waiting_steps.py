@@ -152,7 +152,7 @@ def test_a_restored_worker_gives_the_rows_of_the_one_that_was_saved(env: Any) ->
 
 
 def test_gradients_of_fragments_shorter_than_their_windows() -> None:
-    """The first ones have no row yet and change nothing; then each has one for every environment."""
+    """The first have no row yet and change nothing; then each has one for every environment."""
     cfg = async_dqn.Config(num_envs_per_worker=3, rollout_fragment_length=1, n_step=4, hidden=(8,))
     flow = async_dqn.plan(ParallelRollouts(workers := Workers(cfg)), workers)
     with flow.run("sim") as run:
