@@ -16,7 +16,7 @@ ROUND = 2 * 8 * 32
 
 @pytest.mark.parametrize("rounds", [4, 12])
 def test_each_policy_is_trained_as_often_as_its_settings_say(rounds: int) -> None:
-    """PPO after each round, PPO after every fourth, DQN two draws of four batches for each round."""
+    """PPO after each round, PPO after every fourth, DQN two draws of four batches a round."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     example = runpy.run_path(str(EXAMPLE))

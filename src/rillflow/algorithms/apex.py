@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from rillflow.algorithms.dqn import CART_POLE, MOUNTAIN_CAR
+from rillflow.algorithms.dqn import MOUNTAIN_CAR
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
@@ -35,7 +35,11 @@ from rillflow.rl.workers import AnyWorkers, bind
 
 @dataclass(frozen=True, kw_only=True)
 class Config(QConfig):
-    """Settings of Ape-X."""
+    """Settings of Ape-X.
+
+    The last policy is to be as good as the best: the target network holds still for a hundred
+    updates, so that values do not chase themselves, and the learning rate falls.
+    """
 
     double_q: bool = True
     dueling: bool = True
@@ -43,6 +47,10 @@ class Config(QConfig):
     worker_priorities: bool = True
     n_step: int = 5
     batches_per_draw: int = 4
+    training_intensity: float = 16.0
+    target_network_update_freq: int = 6400
+    final_lr: float | None = 1e-4
+    lr_updates: int = 20_000
     num_replay_buffer_shards: int = 2
     max_weight_sync_delay: int = 400
     """steps of a worker after which it is sent new weights"""
@@ -58,10 +66,22 @@ class Config(QConfig):
         return super().problems() + below_one(self, "weights_every", "learner_queue_size")
 
 
-TUNED = {
-    "CartPole-v1": CART_POLE | {"train_batch_size": 128},
-    "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False},
-    "atari": {"batches_per_draw": 1, "learner_queue_size": 16, "weights_every": 16},
+TUNED: dict[str, dict[str, Any]] = {
+    "CartPole-v1": {
+        "hidden": (128, 128),
+        "activation": "tanh",
+        "dueling": False,
+        "n_step": 3,
+    },
+    "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False, "final_lr": None},
+    "atari": {
+        "batches_per_draw": 1,
+        "learner_queue_size": 16,
+        "weights_every": 16,
+        "training_intensity": 8.0,
+        "target_network_update_freq": 2000,
+        "final_lr": None,
+    },
 }
 """settings for environments that the defaults do not suit"""
 

@@ -7,7 +7,7 @@ import numpy as np
 from rillflow.experience import n_step_transitions
 from rillflow.experience.batch import TIMELESS, Array, SampleBatch
 
-_NOT_STORED = TIMELESS | {"valid", "logp", "starts", "best_q"}
+_NOT_STORED = TIMELESS | {"valid", "logp", "starts", "q"}
 
 
 def transitions(batch: SampleBatch, n_step: int, gamma: float) -> dict[str, Array]:

@@ -126,8 +126,8 @@ class EpsilonGreedy(Explorer):
     rate: Callable[[Place, int], float]
     """how often it is any, of a worker after so many steps of its own"""
     tells_values: bool = False
-    """whether each step says what the worker thought of it: columns `acted_q`, `best_q` and
-    `next_best_q`, values of the action taken, of the best one, and of the best one after it"""
+    """whether each step says what the worker thought of it: columns `q`, the values of all actions,
+    `acted_q`, that of the one taken, and `next_best_q`, that of the best one after it"""
 
     def start(self, exploring: Exploring, steps: int) -> None:
         """The rate of this fragment."""
@@ -140,14 +140,13 @@ class EpsilonGreedy(Explorer):
         if not self.tells_values:
             return *policy.act(obs, exploring.rate), {}
         actions, logp, values = policy.act_and_value(obs, exploring.rate)
-        acted = values[np.arange(len(actions)), actions]
-        return actions, logp, {"acted_q": acted, "best_q": values.max(1)}
+        return actions, logp, {"q": values}
 
     def finish(self, exploring: Exploring, policy: Any, batch: SampleBatch) -> SampleBatch:
-        """With what the best action after each step was worth, if values are told.
+        """With the values of the action taken and of the best one after it, if values are told.
 
-        It is known from acting on the next observation, but for those that nobody acted upon: the
-        ones behind the last step, and behind a step that was truncated.
+        What came after is known from acting on the next observation. The policy is asked for those
+        that nobody acted upon: the ones behind the last step, and behind a step that was truncated.
         """
         if not self.tells_values:
             return batch
@@ -156,10 +155,11 @@ class EpsilonGreedy(Explorer):
             cut = batch["truncated"] & ~batch["terminated"]
             unseen = np.concatenate([unseen, batch[NEXT_OBS][cut]])
         values = policy.action_values(unseen).max(1)
-        lanes = batch.shape[1]
-        following = np.concatenate([batch["best_q"][1:], values[None, :lanes]])
+        q, lanes = batch["q"], batch.shape[1]
+        acted = np.take_along_axis(q, batch["actions"][..., None], 2)[..., 0]
+        following = np.concatenate([q[1:].max(2), values[None, :lanes]])
         following[cut] = values[lanes:]
-        return batch.with_columns(next_best_q=following)
+        return batch.with_columns(acted_q=acted, next_best_q=following)
 
 
 @dataclass(frozen=True)
