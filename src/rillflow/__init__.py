@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from rillflow.engines.ray import RayEngine as RayEngine
     from rillflow.engines.sim import Sim as Sim
     from rillflow.learning.algorithm import Algorithm as Algorithm
+    from rillflow.learning.schedules import Linear as Linear
+    from rillflow.learning.schedules import Piecewise as Piecewise
     from rillflow.learning.update import Rows as Rows
     from rillflow.learning.update import Step as Step
     from rillflow.policies.modules import Modules as Modules
@@ -58,8 +60,10 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "Algorithm": "rillflow.learning.algorithm",
+    "Linear": "rillflow.learning.schedules",
     "Local": "rillflow.engines.local",
     "Modules": "rillflow.policies.modules",
+    "Piecewise": "rillflow.learning.schedules",
     "RayEngine": "rillflow.engines.ray",
     "Rows": "rillflow.learning.update",
     "Sim": "rillflow.engines.sim",

@@ -56,6 +56,34 @@ def test_explain_writes_every_format(call, tmp_path: Path, name: str, begins: st
     assert (tmp_path / f"flow.{ending}").read_text() == shown.out
 
 
+def test_explain_and_train_tell_of_schedules(call, tmp_path: Path) -> None:
+    """With what they are now, and what is missing; a run's directory holds them as text."""
+    assert "scheduled: lr 0.002:0.0" in call("explain", "ppo", "--lr", "2e-3:0").out
+    shown = call("explain", "ppo", "--lr", "2e-3:0@500", "--modules").out
+    assert "scheduled: lr 0.002:0.0@500" in shown
+    endless = ("train", "ppo", "CartPole-v1", "--lr", "2e-3:0", "--until", "return=475")
+    refused = call(*endless)
+    assert refused.code == 2
+    assert "train until steps=N, or say its own" in refused.err
+    run = (
+        "--until",
+        "steps=1500",
+        "--engine",
+        "sim",
+        "--num-workers",
+        "1",
+        "--quiet",
+        "--name",
+        "r",
+    )
+    done = call("train", "ppo", "CartPole-v1", "--lr", "2e-3:0", *run)
+    assert done.code == 0, done.err
+    about = json.loads((tmp_path / "runs" / "r" / "run.json").read_text())
+    assert about["config"]["lr"] == "0.002:0.0"
+    longer = call("resume", "runs/r", "--until", "steps=2500", "--quiet")
+    assert longer.code == 0, longer.err
+
+
 def test_the_list_names_everything_there_is(call, finished: Path) -> None:
     from rillflow.algorithms import NAMES
     from rillflow.envs.registry import BUILT_IN

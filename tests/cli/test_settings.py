@@ -20,6 +20,7 @@ from rillflow.cli.request import (
     command_line,
     parse_request,
 )
+from rillflow.errors import BuildError
 
 OWN = '''
 """An algorithm of a user."""
@@ -171,3 +172,18 @@ def test_limits_may_be_repeated_or_listed() -> None:
 def test_every_wrong_limit_is_told_at_once() -> None:
     with pytest.raises(Usage, match=r"no limit 'rewards', did you mean 'return'.*steps must be"):
         parse_until(["rewards=3", "steps=-1"])
+
+
+def test_a_schedule_is_a_value_of_any_number(tmp_path: Path) -> None:
+    """On the command line, in JSON, and in the words that are shown for it."""
+    from rillflow.learning.schedules import Linear, Piecewise
+
+    given = ("--lr", "3e-4:0", "--clip-param", "0=0.3,0.5=0.1,1=0.1@1e4")
+    config = parse("ppo", "CartPole-v1", *given).config
+    assert config.lr == Linear(3e-4, 0.0)
+    assert config.clip_param == Piecewise((0, 0.3), (0.5, 0.1), (1, 0.1), steps=10_000)
+    same = parse("ppo", "--env", "CartPole-v1", "--config", '{"lr": "3e-4:0"}').config
+    assert same.lr == config.lr
+    assert parse("ppo", "CartPole-v1", "--lr", shown(config.lr)).config.lr == config.lr
+    with pytest.raises(BuildError, match=r"lr: a schedule is written FIRST:LAST.*got '3e-4:zero'"):
+        parse("ppo", "CartPole-v1", "--lr", "3e-4:zero")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import rillflow as rf
 from rillflow.algorithms import ppo
 from rillflow.policies.make import first_weights, make_actor
+from rillflow.policies.normalizer import Moments, as_buffers
 from rillflow.policies.spec import PolicySpec
 from rillflow.results import export_onnx, onnx_builtin_networks
 from rillflow.results.onnx_parity import check_parity, generated
@@ -36,6 +37,13 @@ SPECS: dict[str, dict[str, Any]] = {
     "continuous": {"action_space": TORQUES},
     "scaled": {"observation_space": WIDE, "scale_observations": True},
     "lstm-scaled": {"observation_space": WIDE, "scale_observations": True, "model": "lstm"},
+    "normalized": {"normalize_observations": True},
+    "normalized-matrix": {
+        "observation_space": Box(-1.0, 1.0, (2, 3), np.float32),
+        "normalize_observations": True,
+        "head": "q",
+    },
+    "lstm-normalized": {"normalize_observations": True, "model": "lstm", "lstm_size": 16},
     "q": {"head": "q"},
     "dueling": {"head": "q", "dueling": True},
     "cnn": {"observation_space": IMAGE, "model": "cnn"},
@@ -55,6 +63,10 @@ def policy(name: str = "mlp", **options: Any) -> Trained:
     for key in weights:  # so that biases count, and actions differ
         noise = np.random.default_rng(len(key)).normal(0, 0.1, weights[key].shape)
         weights[key] = (weights[key] + noise).astype(np.float32)
+    if spec.normalize_observations:
+        shape = spec.observation_shape
+        noise = np.random.default_rng(1).uniform(0.5, 2.0, shape)
+        weights |= as_buffers(Moments(3 * noise - 4, noise, 100.0))
     return Trained(ppo.Config(), spec, weights, [])
 
 
@@ -231,7 +243,8 @@ class OwnMemory(nn.Module):
 
 
 def test_a_network_of_your_own_is_exported_too(tmp_path: Path, capfd: Any) -> None:
-    trained = policy(model=Own)
+    """With what stands before it, if it sees observations normalised."""
+    trained = policy(model=Own, normalize_observations=True)
     path = export_onnx(trained, tmp_path / "own.onnx")
     assert [p.name for p in tmp_path.iterdir()] == ["own.onnx"], "weights are inside"
     session = onnxruntime.InferenceSession(path)

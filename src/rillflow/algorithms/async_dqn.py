@@ -46,6 +46,8 @@ def explorer(cfg: Config) -> Explorer:
     """A rate that falls in a line from the first one to one of the worker's own."""
 
     def rate(place: Place, steps: int) -> float:
+        if cfg.epsilon is not None:
+            return float(cfg.epsilon ** (1 + place.worker / max(1, place.workers - 1)))
         done = min(1.0, steps * place.workers / max(1, cfg.epsilon_timesteps))
         last = cfg.final_epsilon ** (1 + place.worker / max(1, place.workers - 1))
         return float(cfg.initial_epsilon + done * (last - cfg.initial_epsilon))

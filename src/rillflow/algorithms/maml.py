@@ -62,6 +62,11 @@ class Config(AlgorithmConfig):
             for name in ("inner_adaptation_steps", "maml_optimizer_steps")
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1
         ]
+        if self.scale_rewards:
+            wrong.append(
+                "scale_rewards=True has nothing to scale here: advantages of every round are "
+                "standardised; leave it out"
+            )
         if self.inner_lr <= 0:
             wrong.append(f"inner_lr must be above 0, got {self.inner_lr!r}")
         return wrong

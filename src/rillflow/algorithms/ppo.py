@@ -38,6 +38,12 @@ class Config(AlgorithmConfig):
     """how far the policy may move per batch"""
     vf_loss_coef: float = 0.5
     """weight of the value loss"""
+    vf_clip_param: float | None = None
+    """how far a value may move per batch before its loss no longer falls; None: as far as it is
+    taken"""
+    target_kl: float | None = None
+    """the passes over a batch end when the policy has moved by more than 1.5 times this, measured
+    as the KL divergence; None: they are all made"""
     entropy_coef: float = 0.0
     """weight of the entropy bonus"""
 
@@ -80,7 +86,8 @@ def modules(spec: PolicySpec, cfg: Config) -> Modules:
 
 def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """Rows with standardised advantages."""
-    rows = actor_critic_rows(m.policy, batch, cfg.gamma, cfg.lambda_)
+    clips = cfg.vf_clip_param is not None
+    rows = actor_critic_rows(m.policy, batch, cfg.gamma, cfg.lambda_, with_values=clips)
     rows["advantages"] = losses.standardized(rows.advantages)
     return rows
 
@@ -89,7 +96,12 @@ def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """The clipped surrogate, the value loss and the entropy bonus."""
     logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
     surrogate = losses.clipped_surrogate_loss(logp, rows.logp, rows.advantages, cfg.clip_param)
-    value = losses.value_loss(values, rows.targets)
+    if cfg.vf_clip_param is None:
+        value = losses.value_loss(values, rows.targets)
+    else:
+        value = losses.clipped_value_loss(
+            values, rows.values_before, rows.targets, cfg.vf_clip_param
+        )
     bonus = losses.entropy_bonus(entropy)
     stats = {
         "policy_loss": surrogate,

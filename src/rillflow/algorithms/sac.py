@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
@@ -34,6 +34,8 @@ from rillflow.rl.workers import AnyWorkers, bind
 @dataclass(frozen=True, kw_only=True)
 class Config(ContinuousConfig):
     """Settings of SAC."""
+
+    READ_ONCE: ClassVar[tuple[str, ...]] = ("initial_alpha",)
 
     initial_alpha: float = 1.0
     """what a bit of entropy is worth at first; it is learned"""

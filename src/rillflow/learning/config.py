@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from rillflow.callables import label_of
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
-from rillflow.learning import fault_settings
+from rillflow.learning import fault_settings, schedules
 from rillflow.learning.fields import type_problems
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
-from rillflow.policies.spec import PolicySpec
+from rillflow.policies.spec import BOTH_SCALED, PolicySpec
 
 if TYPE_CHECKING:
     from rillflow.learning.algorithm import Algorithm
@@ -28,11 +28,20 @@ class _Settings(type):
     """Classes of settings: what is not given is what suits the environment, or the default."""
 
     def __call__(cls, **values: Any) -> Any:
-        known = {field_.name for field_ in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        wrong = [_unknown(name, known) for name in values if name not in known]
+        fields = {field_.name: field_ for field_ in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        wrong = [_unknown(name, {*fields}) for name in values if name not in fields]
+        for name, value in values.items():
+            if name in fields and _may_be_schedule(fields[name], value):
+                try:
+                    values[name] = schedules.parse(value)
+                except BuildError as error:
+                    wrong.append(f"{name}: {error}")
         if wrong:
             raise refused(cls, wrong)
-        settings = super().__call__(**{**tuned(cls, values.get("env")), **values})
+        suits = tuned(cls, values.get("env"))
+        if isinstance(values.get("lr"), schedules.Schedule):
+            suits.pop("final_lr", None)  # a rate falls once
+        settings = super().__call__(**{**suits, **values})
         settings.validate()
         return settings
 
@@ -49,6 +58,15 @@ class AlgorithmConfig(metaclass=_Settings):
     if TYPE_CHECKING:  # so that `typing.get_type_hints` need not know `Algorithm`, which knows us
         algorithm: ClassVar[Algorithm]
         """whose settings they are; the `Algorithm` itself says so"""
+
+    READ_ONCE: ClassVar[tuple[str, ...]] = (
+        "final_lr",
+        "adam_epsilon",
+        "worker_timeout",
+        "env_timeout",
+    )
+    """numbers that no schedule can change, because they are read when a run begins; a class of
+    settings names its own, those of its bases hold too"""
 
     env: Any = "CartPole-v1"
     """an id, a factory of environments, or `module:name`"""
@@ -87,6 +105,8 @@ class AlgorithmConfig(metaclass=_Settings):
     on a time of tiny gradients, as when a solved task is failed for once"""
     grad_clip: float | None = 0.5
     """largest norm of a gradient; None: as it is"""
+    grad_clip_value: float | None = None
+    """largest size of each number of a gradient, before its norm is looked at; None: as it is"""
     max_nonfinite_steps: int = 10
     """training steps in a row without a loss and a gradient that are finite, before the run ends
     with an error; until then they are left out"""
@@ -98,6 +118,12 @@ class AlgorithmConfig(metaclass=_Settings):
     """tanh or relu"""
     scale_observations: bool = False
     """whether the network sees what the observation space bounds scaled to -1 ... 1"""
+    normalize_observations: bool = False
+    """whether the network sees observations by their running mean and standard deviation, at most
+    10 of these from it"""
+    scale_rewards: bool = False
+    """whether rewards are learned from as parts of the running standard deviation of the discounted
+    return, at most 10 of these; reported returns stay the environment's"""
     model: Any = None
     """mlp, cnn, lstm, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn
     for images, an mlp for anything else"""
@@ -140,9 +166,10 @@ class AlgorithmConfig(metaclass=_Settings):
                 activation=self.activation,  # type: ignore[arg-type]
                 lstm_size=self.lstm_size,
                 scale_observations=self.scale_observations,
+                normalize_observations=self.normalize_observations,
                 model=self.model or _usual_model(observation_space),
             )
-            return self.modules(spec).acting
+            return schedules.at_first(self).modules(spec).acting
         except BuildError as error:
             name = self.env if isinstance(self.env, str) else label_of(self.env)
             raise refused(type(self), [f"environment {name!r}: {error}"]) from None
@@ -154,6 +181,11 @@ class AlgorithmConfig(metaclass=_Settings):
     def explorer(self) -> Explorer:
         """How workers choose actions."""
         return self.algorithm.explorer(self)
+
+    def steps_behind(self, rows: int) -> float:
+        """Steps of the environments that stand behind so many rows trained: how far a learner
+        takes the run to be, for schedules."""
+        return rows
 
     @property
     def fragment_steps(self) -> int:
@@ -168,7 +200,7 @@ class AlgorithmConfig(metaclass=_Settings):
     def validate(self) -> None:
         """Refuse types and numbers that cannot work, all at once."""
         # numbers are compared only if they are numbers
-        wrong = type_problems(self) or list(dict.fromkeys(self.problems()))
+        wrong = type_problems(self) or list(dict.fromkeys(_problems_ever(self)))
         if wrong:
             raise refused(type(self), wrong)
 
@@ -199,8 +231,13 @@ class AlgorithmConfig(metaclass=_Settings):
             wrong.append(f"adam_epsilon must be above 0, got {self.adam_epsilon!r}")
         if self.final_lr is not None and not self.final_lr >= 0:
             wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
-        if self.grad_clip is not None and not self.grad_clip > 0:
-            wrong.append(f"grad_clip must be above 0, or None, got {self.grad_clip!r}")
+        # `target_kl` and `vf_clip_param` of algorithms that have them
+        for name in ("grad_clip", "grad_clip_value", "target_kl", "vf_clip_param"):
+            limit = getattr(self, name, None)
+            if limit is not None and not limit > 0:
+                wrong.append(f"{name} must be above 0, or None, got {limit!r}")
+        if self.normalize_observations and self.scale_observations:
+            wrong.append(BOTH_SCALED)
         wrong += fault_settings.problems(self)
         return wrong
 
@@ -214,6 +251,36 @@ class AlgorithmConfig(metaclass=_Settings):
                     "one of them, Algorithm(name, Config, modules, update, plan)."
                 )
             raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+
+
+def _may_be_schedule(field_: dataclasses.Field[Any], value: object) -> bool:
+    """Whether a value is text in the place of a number."""
+    return (
+        isinstance(value, str) and "float" in str(field_.type) and not {":", "="}.isdisjoint(value)
+    )
+
+
+def _problems_ever(settings: AlgorithmConfig) -> list[str]:
+    """What is wrong with the numbers, at first and at every point of a schedule."""
+    found = schedules.scheduled(settings)
+    if not found:
+        return settings.problems()
+    kinds = type(settings).__mro__
+    fixed = {name for kind in kinds for name in vars(kind).get("READ_ONCE", ())}
+    wrong = [
+        f"{name} is read once, when a run begins, so it cannot follow a schedule: give one number"
+        for name in found
+        if name in fixed
+    ]
+    if "lr" in found and settings.final_lr is not None:
+        wrong.append("final_lr is for an lr that is one number; with a schedule leave it out")
+    first = schedules.at_first(settings)
+    for name, schedule in found.items():
+        for value in schedule.values:
+            if name == "lr" and value == 0:
+                continue  # only a rate that is always 0 is given in vain
+            wrong += schedules.with_values(first, {name: value}).problems()
+    return wrong
 
 
 def replaced(config: D, values: Mapping[str, Any]) -> D:

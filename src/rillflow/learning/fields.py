@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from rillflow.learning.schedules import Schedule
+
 _WORDS = {
     int: "a whole number",
     float: "a number",
@@ -54,6 +56,8 @@ def _fits(hint: Any, value: object) -> bool:
     if hint is bool:
         return isinstance(value, bool | np.bool_)
     if hint in (int, float):
+        if hint is float and isinstance(value, Schedule):
+            return True
         kind = numbers.Integral if hint is int else numbers.Real
         return isinstance(value, kind) and not isinstance(value, bool)
     if origin is dict or hint is dict:

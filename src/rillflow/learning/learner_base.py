@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,11 +16,22 @@ from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.figures import Figures, result_of
+from rillflow.learning.observation_statistics import ObservationStatistics
 from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
+from rillflow.learning.reward_scale import RewardScale
+from rillflow.learning.schedules import Scheduled
 from rillflow.learning.skips import Skips
 from rillflow.learning.update import Names, Rows, Step
-from rillflow.policies.modules import Hard, Polyak
+from rillflow.policies.modules import Hard, Optimiser, Polyak
 from rillflow.policies.spec import PolicySpec
+
+KL_PATIENCE = 1.5
+"""times `target_kl` that a policy may have moved before the passes over a batch end"""
+GRADIENTS_TRAVEL = (
+    "scale_rewards=True: rewards are scaled by what the learner has seen of all of them, and here "
+    "workers learn from rewards by themselves. Leave scale_rewards out, or use an algorithm whose "
+    "batches come to its learner (a2c, ppo, dqn)."
+)
 
 
 class LearnerBase(ABC):
@@ -36,10 +48,21 @@ class LearnerBase(ABC):
 
     def __init__(self, spec: PolicySpec, config: AlgorithmConfig, seed: int) -> None:
         self.config = config
-        self.modules = config.modules(spec)
+        self.spec = spec
+        self._scheduled = Scheduled(config)
+        self.trained = 0
+        """rows learned from: by them schedules know how far the run is"""
+        self.cfg = self._scheduled.at(config.steps_behind(0))
+        """the settings of the moment, in which every schedule is a number"""
+        self.modules = self.cfg.modules(spec)
         self.update: Callable[..., Any] = config.update or config.algorithm.update
         self.prepare: Callable[..., Any] = config.prepare or config.algorithm.prepare
         self.skips = Skips(config)
+        self.reward_scale = RewardScale() if config.scale_rewards else None
+        self.observations = ObservationStatistics(config.normalize_observations, self.normalizers)
+        self.kl_stops = 0
+        """batches whose passes ended because the policy had moved too far"""
+        self._moved_too_far = False
         self.rng = np.random.default_rng(seed)
         self.version = 0
         self.updates = 0
@@ -60,25 +83,36 @@ class LearnerBase(ABC):
         """`epochs` passes over the batch in shuffled minibatches; None: the whole batch at once."""
         figures: list[Figures] = []
         sizes: list[Any] = []
+        self.follow_schedules()
         with self.computing():
-            rows = self.rows(batch)
+            rows = self.rows(self.scaled(batch))
             everywhere = self.spread(rows)
-            for _ in range(epochs if rows_of.count(rows) else 0):
-                for chosen in rows_of.orders(rows, minibatch, self.rng):
-                    told, size = self.learn_from(everywhere, chosen)
-                    figures.append(told)
-                    sizes.append(size)
-                    self.updates += 1
-                    self._follow()
+            for chosen in self._minibatches(rows, epochs, minibatch):
+                told, size = self.learn_from(everywhere, chosen)
+                figures.append(told)
+                sizes.append(size)
+                if self._moved_too_far:
+                    break
+                self.updates += 1
+                self._follow()
         made = self.skips.see(self.numbers(sizes))
+        self.observations.count([batch])
         self.version += 1
+        self.trained += batch.steps
         self._count_for_target(batch.steps)
-        return self.skips.tell(result_of(batch.steps, figures, made, self.array))
+        result = self.skips.tell(result_of(batch.steps, figures, made, self.array))
+        return self.with_settings(result)
+
+    def _minibatches(self, rows: Rows, epochs: int, size: int | None) -> Iterator[Array | None]:
+        """The examples of each update, pass by pass."""
+        self._moved_too_far = False
+        for _ in range(epochs if rows_of.count(rows) else 0):
+            yield from rows_of.orders(rows, size, self.rng)
 
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The figures of an update on a batch, without learning from it."""
         with self.computing():
-            told, loss = self.look_at(self.rows(batch))
+            told, loss = self.look_at(self.rows(self.scaled(batch, see=False)))
         return result_of(batch.steps, [told], [math.isfinite(loss)], self.array)
 
     def learn(
@@ -135,6 +169,63 @@ class LearnerBase(ABC):
         """A figure as an array."""
         return np.asarray(figure)
 
+    def too_far(self, figures: Figures) -> bool:
+        """Whether the policy has moved too far since the batch was made, as the loss tells it.
+
+        If it has, the step at hand is not made, and no further one on this batch.
+        """
+        target = getattr(self.cfg, "target_kl", None)
+        if target is None:
+            return False
+        if "kl" not in figures:
+            raise RunError(
+                "target_kl ends the passes over a batch by the figure `kl` of each Step, as "
+                "losses.approximate_kl gives it, and this update tells none: add it to the Step's "
+                "stats, or leave target_kl out."
+            )
+        self._moved_too_far = float(figures["kl"]) > KL_PATIENCE * target
+        self.kl_stops += self._moved_too_far
+        return self._moved_too_far
+
+    # -- schedules, statistics -----------------------------------------------------------------
+
+    def follow_schedules(self) -> None:
+        """Take the settings of this moment, of which some may have changed."""
+        if not self._scheduled:
+            return
+        self.cfg = self._scheduled.at(self.config.steps_behind(self.trained))
+        self.modules = self.cfg.modules(self.spec)
+        for name in self.modules.networks:
+            own = self.modules.optimisers.get(name, Optimiser()).lr
+            if own is not None or self.config.final_lr is None:
+                self.set_rate(name, self.cfg.lr if own is None else own)
+
+    @abstractmethod
+    def set_rate(self, name: str, rate: float) -> None:
+        """Give a network's optimiser another learning rate."""
+
+    def with_settings(self, result: TrainStats) -> TrainStats:
+        """A result with the numbers that a schedule has given, and how often passes were ended."""
+        more = self._scheduled.figures(self.cfg)
+        if getattr(self.cfg, "target_kl", None) is not None:
+            more["kl_stops"] = float(self.kl_stops)
+        return dataclasses.replace(result, stats={**result.stats, **more}) if more else result
+
+    def scaled(self, batch: SampleBatch, *, see: bool = True) -> SampleBatch:
+        """A batch with rewards as they are learned from."""
+        return batch if self.reward_scale is None else self.reward_scale.scaled(batch, see=see)
+
+    def normalizers(self) -> list[Any]:
+        """Of all networks that see observations, that of the acting one first."""
+        names = sorted(self.m.by_name, key=lambda name: name != self.modules.acts)
+        found = (self.m.by_name[name].normalizer for name in names)
+        return [one for one in found if one is not None]
+
+    def require_rewards(self) -> None:
+        """Refuse gradients that travel where rewards are scaled, by what only the learner knows."""
+        if self.config.scale_rewards:
+            raise RunError(GRADIENTS_TRAVEL)
+
     def taken(self, step: Step) -> bool:
         """Whether it is the turn of a step that is not taken in every update."""
         # in the update after which targets that follow as often do so
@@ -162,7 +253,8 @@ class LearnerBase(ABC):
                 f"{self.config.algorithm.name} has {', '.join(self.modules.networks)}: train it "
                 "with TrainOneStep or a LearnerThread."
             )
-        return self.modules.acts
+        acts: str = self.modules.acts
+        return acts
 
     # -- targets -------------------------------------------------------------------------------
 
@@ -239,6 +331,9 @@ class LearnerBase(ABC):
             "updates": self.updates,
             "since_target": self.since_target,
             "nonfinite_steps": self.skips.count,
+            "trained": self.trained,
+            "kl_stops": self.kl_stops,
+            "rewards": self.reward_scale and self.reward_scale.get_state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -256,6 +351,10 @@ class LearnerBase(ABC):
         self.updates = int(state["updates"])
         self.since_target = int(state["since_target"])
         self.skips.count = int(state.get("nonfinite_steps", 0))
+        self.trained = int(state.get("trained", 0))  # version 0.1 had no schedules
+        self.kl_stops = int(state.get("kl_stops", 0))
+        if self.reward_scale is not None and state.get("rewards") is not None:
+            self.reward_scale.set_state(state["rewards"])
 
 
 def from_first_edition(state: Mapping[str, Any], acts: str) -> dict[str, Any]:

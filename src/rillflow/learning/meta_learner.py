@@ -35,7 +35,8 @@ class MetaLearner(TorchLearner):
     def adapt(self, batch: SampleBatch) -> dict[str, Array]:
         """One step of adaptation to the task of this batch; the weights it leads to."""
         parameters = self.parameters[self.modules.acts]
-        after = adapted(self.acting, parameters, self.rows(batch), self.config.inner_lr)
+        self.follow_schedules()
+        after = adapted(self.acting, parameters, self.rows(batch), self.cfg.inner_lr)
         with torch.no_grad():
             size = float(torch.stack([value.sum() for value in after.values()]).sum())
             # what is not finite teaches nothing: the task is played on as it was
@@ -46,6 +47,7 @@ class MetaLearner(TorchLearner):
 
     def meta_train(self, tasks: Sequence[Sequence[SampleBatch]]) -> TrainStats:
         """Some optimiser steps on the rounds of several tasks."""
+        self.follow_schedules()
         rows = [[self.rows(batch) for batch in rounds] for rounds in tasks]
         acts = self.modules.acts
         figures: list[dict[str, Any]] = []
@@ -61,12 +63,15 @@ class MetaLearner(TorchLearner):
             sizes.append(self._step((acts,), total))
             self.updates += 1
         made = self.skips.see([float(size) for size in sizes])
+        self.observations.count(batch for rounds in tasks for batch in rounds)
         self.version += 1
         kept = [figure for i, figure in enumerate(figures) if made[i // len(rows)]]
         names = kept[0] if kept else ()
         means = {name: float(np.mean([float(f[name]) for f in kept])) for name in names}
         steps = sum(batch.steps for rounds in tasks for batch in rounds)
-        return self.skips.tell(TrainStats(steps, {**returns_by_step(tasks), **means}))
+        self.trained += steps
+        result = TrainStats(steps, {**returns_by_step(tasks), **means})
+        return self.with_settings(self.skips.tell(result))
 
     def meta_step(self, rounds: Sequence[Rows]) -> Step:
         """The loss of the adapted policy on the last round, as a function of the meta-weights."""
@@ -74,10 +79,10 @@ class MetaLearner(TorchLearner):
         parameters: Parameters = self.parameters[self.modules.acts]
         for rows in before:
             parameters = adapted(
-                self.acting, parameters, rows, self.config.inner_lr, differentiable=True
+                self.acting, parameters, rows, self.cfg.inner_lr, differentiable=True
             )
         with self.acting.using(parameters):
-            return next(steps_of(self.update, self.m, after, self.config))
+            return next(steps_of(self.update, self.m, after, self.cfg))
 
 
 def adapted(

@@ -100,9 +100,7 @@ class Actor(NumpyModule):
         return self._within(np.clip(squeezed + noise, np.float32(-1), np.float32(1)))
 
     def _outputs(self, obs: Array) -> tuple[Floats, Pass | None]:
-        rows = np.asarray(obs.reshape(len(obs), -1), np.float32)
-        scale = self.spec.observation_scale
-        columns = (rows if scale is None else (rows - scale[0]) * scale[1]).T
+        columns = self._seen(np.asarray(obs.reshape(len(obs), -1), np.float32)).T
         if self.tape is None:
             return self._head.forward(self._trunk.apply(columns)), None
         one = self._trunk.forward(columns)

@@ -64,8 +64,7 @@ class Critic(NumpyModule):
         size = self.spec.observation_size
         columns = np.empty((self.description.inputs, len(obs)), np.float32)
         rows = obs.reshape(len(obs), size)
-        scale = self.spec.observation_scale
-        columns[:size] = (rows if scale is None else (rows - scale[0]) * scale[1]).T
+        columns[:size] = self._seen(rows).T
         taken = actions.reshape(len(obs), -1)
         np.subtract(taken.T, self._middle[:, None], out=columns[size:])
         columns[size:] *= self._inverse[:, None]

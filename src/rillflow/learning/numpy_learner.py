@@ -44,7 +44,7 @@ class NumpyLearner(LearnerBase):
 
     def rows(self, batch: SampleBatch) -> Rows:
         """What the algorithm's `prepare` makes of a batch."""
-        rows: Rows = self.prepare(self.m, batch, self.config)
+        rows: Rows = self.prepare(self.m, batch, self.cfg)
         return rows
 
     def learn_from(self, everywhere: Any, chosen: Array | None) -> tuple[Figures, Any]:
@@ -55,18 +55,19 @@ class NumpyLearner(LearnerBase):
         m = self.m
         m.record()
         try:
-            for step in steps_of(self.update, m, rows, self.config):
+            for step in steps_of(self.update, m, rows, self.cfg):
                 if not self.taken(step):
                     continue
+                figures |= _figures(step)
+                if self.too_far(figures):
+                    break
                 names = self.trained_by(step.trains)
                 size += self._backward(step, names)
                 for name in names:
-                    size += clip_norm(m.by_name[name].gradient, self._clip(name))
+                    size += self._shorten(name)
                 if math.isfinite(size):
                     for name in names:
                         self._step(name)
-                for name, figure in step.stats.items():
-                    figures[name] = figure.value if isinstance(figure, Var) else figure
         finally:
             m.stop()
         return figures, size
@@ -77,10 +78,9 @@ class NumpyLearner(LearnerBase):
         size = 0.0
         self.m.record()
         try:
-            for step in steps_of(self.update, self.m, rows, self.config):
+            for step in steps_of(self.update, self.m, rows, self.cfg):
                 size += float(_loss(step))
-                for name, figure in step.stats.items():
-                    figures[name] = figure.value if isinstance(figure, Var) else figure
+                figures |= _figures(step)
         finally:
             self.m.stop()
         return figures, size
@@ -89,39 +89,48 @@ class NumpyLearner(LearnerBase):
         """Gradients of the loss on a batch, without applying them."""
         name = self.lone_network("ComputeGradients")
         network = self.m.by_name[name]
+        self.require_rewards()
+        self.follow_schedules()
         with self.computing():
             rows = self.rows(batch)
             if not rows_of.count(rows):  # a short fragment may hold nothing but resets
                 network.gradient[:] = 0
-                return Gradients(network.get_gradient(), 0, {})
-            figures: Figures = {}
+                return Gradients(network.get_gradient(), 0, {}, self.observations.of(batch))
             self.m.record()
             try:
-                step = lone_step(self.update, self.m, rows, self.config)
+                step = lone_step(self.update, self.m, rows, self.cfg)
                 self._backward(step, (name,))
-                for figure, value in step.stats.items():
-                    figures[figure] = value.value if isinstance(value, Var) else value
+                figures = _figures(step)
             finally:
                 self.m.stop()
         told = result_of(batch.steps, [figures], [True], self.array)
-        return Gradients(network.get_gradient(), batch.steps, told.stats)
+        return Gradients(
+            network.get_gradient(), batch.steps, told.stats, self.observations.of(batch)
+        )
 
     def apply_gradients(self, gradients: Gradients) -> TrainStats:
         """One optimiser step with gradients computed elsewhere."""
         name = self.lone_network("ApplyGradients")
         network = self.m.by_name[name]
+        self.follow_schedules()
         network.vector(gradients.values, network.gradient)
-        size = clip_norm(network.gradient, self._clip(name))
+        size = self._shorten(name)
         if math.isfinite(size):
             self._step(name)
         (made,) = self.skips.see([size])
+        self.observations.count_those_of(gradients)
         self.version += 1
         self.updates += 1
-        return self.skips.tell(TrainStats(gradients.steps, gradients.stats if made else {}))
+        self.trained += gradients.steps
+        result = TrainStats(gradients.steps, gradients.stats if made else {})
+        return self.with_settings(self.skips.tell(result))
 
     def copy_to_target(self, name: str, part: float) -> None:
         """Move a target towards its network, by this part of the way."""
-        target, network = self.m.targets[name].parameters, self.m.by_name[name].parameters
+        follower, leader = self.m.targets[name], self.m.by_name[name]
+        target, network = follower.parameters, leader.parameters
+        if follower.normalizer is not None and leader.normalizer is not None:
+            follower.normalizer.set(leader.normalizer.moments)  # there is no half of it
         if part == 1.0:
             target[:] = network
         else:
@@ -137,9 +146,21 @@ class NumpyLearner(LearnerBase):
             self.m.by_name[name].end()
         return float(loss.value)
 
-    def _clip(self, name: str) -> float | None:
+    def _shorten(self, name: str) -> float:
+        """Shorten the gradient of a network, if it is too long; the length that it had."""
+        gradient, most = self.m.by_name[name].gradient, self.cfg.grad_clip_value
         clip = self.modules.optimisers.get(name, _USUAL).clip
-        return self.config.grad_clip if clip is None else clip
+        clip = self.cfg.grad_clip if clip is None else clip
+        if most is None:
+            return clip_norm(gradient, clip)
+        length = clip_norm(gradient, None)
+        np.clip(gradient, np.float32(-most), np.float32(most), out=gradient)
+        clip_norm(gradient, clip)
+        return length
+
+    def set_rate(self, name: str, rate: float) -> None:
+        """Give a network's optimiser another learning rate."""
+        self.optimisers[name].lr = rate
 
     def _step(self, name: str) -> None:
         optimiser = self.optimisers[name]
@@ -153,7 +174,7 @@ class NumpyLearner(LearnerBase):
         lr = self.modules.optimisers.get(name, _USUAL).lr
         return Adam(
             self.m.by_name[name].parameters,
-            self.config.lr if lr is None else lr,
+            self.cfg.lr if lr is None else lr,
             eps=self.config.adam_epsilon,
         )
 
@@ -186,6 +207,13 @@ _USUAL = Optimiser()
 
 def _loss(step: Step) -> Any:
     return step.loss() if callable(step.loss) else step.loss
+
+
+def _figures(step: Step) -> Figures:
+    """What a step tells, as plain numbers and arrays."""
+    return {
+        n: figure.value if isinstance(figure, Var) else figure for n, figure in step.stats.items()
+    }
 
 
 def _averages(optimiser: Adam) -> dict[str, Any]:

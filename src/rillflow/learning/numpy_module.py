@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from rillflow.experience.named_vector import NamedVector, layout_of
 from rillflow.learning.numpy_layers import Layers, Linear
 from rillflow.learning.tape import Tape
+from rillflow.policies.normalizer import BUFFERS, Normalizer, moments_in
 from rillflow.policies.sampling import Floats
+from rillflow.policies.spec import PolicySpec
 from rillflow.policies.weights import check_weights
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -25,6 +27,9 @@ class NumpyModule:
     its parameters in `gradient`, if it `learns`. Without one, results are plain arrays.
     """
 
+    spec: PolicySpec
+    """of the observations, if the network has any"""
+
     def __init__(self, shapes: Shapes, first: Mapping[str, NDArray[Any]]) -> None:
         self.shapes = dict(shapes)
         self.layout = layout_of(self.shapes)
@@ -32,6 +37,8 @@ class NumpyModule:
         self.gradient: Floats = np.zeros(self.layout.size, np.float32)
         self.weights = self.named(self.parameters)
         self.gradients = self.named(self.gradient)
+        self.normalizer = Normalizer(moments_in(first)) if BUFFERS[0] in first else None
+        """what observations go through before the network sees them; None: nothing"""
         self.set_weights(first)
         self.tape: Tape | None = None
         self.learns = True
@@ -71,6 +78,13 @@ class NumpyModule:
         self.untouched = False
         return add
 
+    def _seen(self, rows: Floats) -> Floats:
+        """Flat observations [N, size] as the layers take them."""
+        if self.normalizer is not None:
+            return self.normalizer(rows)
+        scale = self.spec.observation_scale
+        return rows if scale is None else (rows - scale[0]) * scale[1]
+
     def _linear(self, name: str) -> Linear:
         return Linear(name, self.weights, self.gradients)
 
@@ -94,9 +108,10 @@ class NumpyModule:
         for name, own in self.named(out).items():
             own[...] = named[name]
 
-    def get_weights(self) -> NamedVector:
+    def get_weights(self) -> Mapping[str, NDArray[Any]]:
         """A snapshot that later training does not change."""
-        return NamedVector(self.parameters.copy(), self.layout)
+        weights = NamedVector(self.parameters.copy(), self.layout)
+        return weights if self.normalizer is None else {**weights, **self.normalizer.buffers()}
 
     def get_gradient(self) -> NamedVector:
         """A snapshot of the gradient, by the names of the weights."""
@@ -104,6 +119,10 @@ class NumpyModule:
 
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Copy weights into the network."""
+        if self.normalizer is not None:
+            check_weights(weights, self.shapes | self.normalizer.shapes)
+            self.normalizer.set(moments_in(weights))
+            weights = {name: weights[name] for name in self.shapes}
         self.vector(weights, self.parameters)
 
 

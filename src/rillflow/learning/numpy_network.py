@@ -149,9 +149,7 @@ class Network(NumpyModule):
     # -- forwards and backwards ----------------------------------------------------------------
 
     def _columns(self, rows: Array) -> Floats:
-        rows = np.asarray(rows, np.float32)
-        scale = self.spec.observation_scale
-        return (rows if scale is None else (rows - scale[0]) * scale[1]).T
+        return self._seen(np.asarray(rows, np.float32)).T
 
     def _apply(self, x: Floats) -> tuple[Floats, Floats | None]:
         features = self._trunk.apply(x)

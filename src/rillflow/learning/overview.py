@@ -13,6 +13,7 @@ from typing import Any
 
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.make_learner import framework_and_reason
+from rillflow.learning.schedules import at_first, scheduled
 from rillflow.learning.trial import numpy_steps
 from rillflow.learning.update import Step
 from rillflow.policies.modules import Description, Hard, Modules, parameters_of
@@ -59,6 +60,8 @@ class Overview:
     steps: tuple[StepLine, ...]
     framework: str
     reason: str
+    scheduled: dict[str, str]
+    """settings that change while a run goes on, with their schedules"""
     seconds: float
     """that building and trying took"""
 
@@ -85,6 +88,9 @@ class Overview:
                 for i, s in enumerate(self.steps, start=1)
             ],
         )
+        if self.scheduled:
+            told = ", ".join(f"{name} {text}" for name, text in self.scheduled.items())
+            lines += ["", f"scheduled: {told}"]
         others = " and no others" if len(self.networks) > 1 else ""
         lines += [
             "",
@@ -99,6 +105,7 @@ class Overview:
             "algorithm": self.algorithm,
             "framework": self.framework,
             "reason": self.reason,
+            "scheduled": self.scheduled,
             "seconds": self.seconds,
             "networks": [vars(line) for line in self.networks],
             "steps": [vars(line) | {"trains": list(line.trains)} for line in self.steps],
@@ -127,6 +134,8 @@ def overview(spec: PolicySpec, config: AlgorithmConfig) -> Overview:
     if framework == "torch":
         importlib.import_module("torch")  # which takes longer than all the rest
     began = time.perf_counter()
+    changing = {name: str(one) for name, one in scheduled(config).items()}
+    config = at_first(config)
     modules = config.modules(spec)
     steps = numpy_steps(spec, config) if framework == "numpy" else _torch_steps(spec, config)
     networks = tuple(
@@ -142,7 +151,8 @@ def overview(spec: PolicySpec, config: AlgorithmConfig) -> Overview:
     )
     lines = tuple(StepLine(_trains(step, modules), step.every, tuple(step.stats)) for step in steps)
     seconds = time.perf_counter() - began
-    return Overview(config.algorithm.name, networks, lines, framework, reason, seconds)
+    name = config.algorithm.name
+    return Overview(name, networks, lines, framework, reason, changing, seconds)
 
 
 def described(network: Description) -> str:

@@ -23,11 +23,19 @@ def flat_rows(m: Any, batch: Mapping[str, Any], cfg: Any) -> Rows:
     return Rows({name: flattened(column) for name, column in batch.items()})
 
 
-def actor_critic_rows(policy: Any, batch: Mapping[str, Any], gamma: float, lam: float) -> Rows:
+def actor_critic_rows(
+    policy: Any,
+    batch: Mapping[str, Any],
+    gamma: float,
+    lam: float,
+    *,
+    with_values: bool = False,
+) -> Rows:
     """Generalised advantages and value targets of a time-major batch, as flat rows.
 
     Values of all observations, and of the true next ones, come from one pass over the network.
-    Steps that only reset an environment are left out.
+    Steps that only reset an environment are left out. `with_values`, the values of observations
+    before learning are a column too, `values_before`.
     """
     before, after = policy.values_of_fragments(batch)
     ended = batch["terminated"] | batch["truncated"]
@@ -44,6 +52,8 @@ def actor_critic_rows(policy: Any, batch: Mapping[str, Any], gamma: float, lam: 
         "advantages": advantages,
         "targets": targets,
     }
+    if with_values:
+        columns["values_before"] = before
     flat = {name: flattened(column) for name, column in columns.items()}
     if valid is not None and not valid.all():
         chosen = flattened(valid)

@@ -39,13 +39,16 @@ class QNetworkConfig(AlgorithmConfig):
     """how often actions are random in the end"""
     epsilon_timesteps: int = 10_000
     """steps of all workers together over which it falls, in a line"""
+    epsilon: float | None = None
+    """how often actions are random, in place of that line: a number, or a schedule"""
 
     def problems(self) -> list[str]:
         """What is wrong with the numbers."""
         wrong = super().problems() + below_one(self, "target_network_update_freq", "n_step")
-        for name in ("initial_epsilon", "final_epsilon"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                wrong.append(f"{name} must be between 0 and 1, got {getattr(self, name)!r}")
+        for name in ("initial_epsilon", "final_epsilon", "epsilon"):
+            rate = getattr(self, name)
+            if rate is not None and not 0.0 <= rate <= 1.0:
+                wrong.append(f"{name} must be between 0 and 1, got {rate!r}")
         return wrong
 
 
@@ -68,9 +71,12 @@ def modules(spec: PolicySpec, cfg: QNetworkConfig) -> Modules:
 
 
 def explorer(cfg: QNetworkConfig) -> Explorer:
-    """The best action, or any, at a rate that falls in a line."""
+    """The best action, or any, at a rate that falls in a line, or as `epsilon` says."""
+    epsilon, told = cfg.epsilon, tells_values(cfg)
+    if epsilon is not None:
+        return EpsilonGreedy(lambda place, steps: epsilon, told)
     rate = falling(cfg.initial_epsilon, cfg.final_epsilon, cfg.epsilon_timesteps)
-    return EpsilonGreedy(rate, tells_values(cfg))
+    return EpsilonGreedy(rate, told)
 
 
 def tells_values(cfg: QNetworkConfig) -> bool:

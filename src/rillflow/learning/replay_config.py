@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rillflow.learning.config import AlgorithmConfig, below_one
 
@@ -11,6 +11,16 @@ from rillflow.learning.config import AlgorithmConfig, below_one
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig(AlgorithmConfig):
     """Settings of algorithms that learn from replay."""
+
+    # replay actors are made with them, and the flow's turns
+    READ_ONCE: ClassVar[tuple[str, ...]] = (
+        "gamma",
+        "training_intensity",
+        "prioritized_replay_alpha",
+        "prioritized_replay_beta",
+        "final_prioritized_replay_beta",
+        "prioritized_replay_epsilon",
+    )
 
     n_step: int = 1
     """steps that a row looks ahead"""
@@ -46,6 +56,10 @@ class ReplayConfig(AlgorithmConfig):
         """Draws from replay for each round of rollouts, so that `training_intensity` holds."""
         sampled = self.fragment_steps * max(1, self.num_workers)
         return self.training_intensity * sampled / self.rows_per_draw
+
+    def steps_behind(self, rows: int) -> float:
+        """Steps of the environments that stand behind so many rows trained."""
+        return self.learning_starts + rows / self.training_intensity
 
     @property
     def rows_per_draw(self) -> int:

@@ -32,6 +32,8 @@ class Gradients(_Ships):
     values: Mapping[str, Array]
     steps: int
     stats: dict[str, float]
+    seen: Mapping[str, Array] | None = None
+    """statistics of the observations they were made from, where these are normalised"""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Rows to learn from, counted, chosen and parted; alike in NumPy and in torch.
 
 Rows are columns that agree in their first axis. Rows that still hold `bootstrap_obs` or `state`,
-the columns without time, are fragments: every other column is time-major [T, B, ...] and what can
-be told apart are its environments, because a sequence is never cut.
+the columns without time, or in which a number of each step, such as its reward, has two axes, are
+fragments: every other column is time-major [T, B, ...] and what can be told apart are its
+environments, because a sequence is never cut.
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ from rillflow.experience.batch import TIMELESS, Array
 from rillflow.learning.minibatches import minibatches
 from rillflow.learning.update import Rows
 
+_OF_EACH_STEP = ("rewards", "terminated", "truncated", "valid", "starts", "logp")
+"""columns with one number for each step"""
+
 
 def time_major(rows: Mapping[str, Any]) -> bool:
     """Whether these rows are fragments, with time first and environments second."""
-    return not TIMELESS.isdisjoint(rows)
+    if not TIMELESS.isdisjoint(rows):
+        return True
+    return any(len(rows[name].shape) > 1 for name in _OF_EACH_STEP if name in rows)
 
 
 def count(rows: Mapping[str, Any]) -> int:

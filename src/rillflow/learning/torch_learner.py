@@ -18,7 +18,13 @@ from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.learner_base import LearnerBase
 from rillflow.learning.results import Gradients, TrainStats
 from rillflow.learning.torch_modules import TorchModules, resting
-from rillflow.learning.torch_parts import detached, joined, parts_of, sum_of
+from rillflow.learning.torch_parts import (
+    buffers_of_targets,
+    detached,
+    joined,
+    parts_of,
+    sum_of,
+)
 from rillflow.learning.update import Rows, Step, lone_step, steps_of
 from rillflow.policies.modules import Optimiser
 from rillflow.policies.spec import PolicySpec
@@ -80,12 +86,13 @@ class TorchLearner(LearnerBase):
             }
             for copy in self.copies
         ]
+        self._buffers = [buffers_of_targets(copy) for copy in self.copies]
 
     def _new_optimiser(self, name: str) -> torch.optim.Adam:
         lr = self.modules.optimisers.get(name, _USUAL).lr
         return torch.optim.Adam(
             self._lists[0][name],
-            lr=self.config.lr if lr is None else lr,
+            lr=self.cfg.lr if lr is None else lr,
             eps=self.config.adam_epsilon,
             fused=True,
         )
@@ -96,7 +103,7 @@ class TorchLearner(LearnerBase):
         """What the algorithm's `prepare` makes of a batch, on the first device."""
         tensors = {name: self._tensor(column) for name, column in batch.items()}
         with torch.no_grad():
-            rows: Rows = self.prepare(self.m, tensors, self.config)
+            rows: Rows = self.prepare(self.m, tensors, self.cfg)
         return rows
 
     def spread(self, rows: Rows) -> list[Rows]:
@@ -115,16 +122,18 @@ class TorchLearner(LearnerBase):
         figures: Figures = {}
         size: Any = 0.0
         updates = [
-            steps_of(self.update, m, part, self.config)
+            steps_of(self.update, m, part, self.cfg)
             for m, part in zip(self.copies, parts, strict=False)
         ]
         for steps in zip(*updates, strict=True):
             if not self.taken(steps[0]):
                 continue
+            figures |= joined([detached(step.stats) for step in steps], share)
+            if self.too_far(figures):
+                break
             names = self.trained_by(steps[0].trains)
             size = size + self._backward(steps, share, names)
             size = self._step(names, size)
-            figures |= joined([detached(step.stats) for step in steps], share)
         return figures, size
 
     def look_at(self, rows: Rows) -> tuple[Figures, float]:
@@ -132,7 +141,7 @@ class TorchLearner(LearnerBase):
         figures: Figures = {}
         size = 0.0
         with torch.no_grad():
-            for step in steps_of(self.update, self.m, rows, self.config):
+            for step in steps_of(self.update, self.m, rows, self.cfg):
                 size += float(_loss(step))
                 figures |= detached(step.stats)
         return figures, size
@@ -140,15 +149,17 @@ class TorchLearner(LearnerBase):
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
         """Gradients of the loss on a batch, without applying them."""
         name = self.lone_network("ComputeGradients")
+        self.require_rewards()
+        self.follow_schedules()
         rows = self.rows(batch)
         if not rows_of.count(rows):  # a short fragment may hold nothing but resets
             shapes = {key: tuple(p.shape) for key, p in self.parameters[name].items()}
             zeros = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
-            return Gradients(zeros, 0, {})
+            return Gradients(zeros, 0, {}, self.observations.of(batch))
         parts = list(parts_of(self.spread(rows), None))
         share = shares([rows_of.weight(part) for part in parts])
         steps = [
-            lone_step(self.update, m, part, self.config)
+            lone_step(self.update, m, part, self.cfg)
             for m, part in zip(self.copies, parts, strict=False)
         ]
         self._backward(steps, share, (name,))
@@ -159,28 +170,36 @@ class TorchLearner(LearnerBase):
         }
         figures = joined([detached(step.stats) for step in steps], share)
         told = result_of(batch.steps, [figures], [True], self.array)
-        return Gradients(values, batch.steps, told.stats)
+        return Gradients(values, batch.steps, told.stats, self.observations.of(batch))
 
     def apply_gradients(self, gradients: Gradients) -> TrainStats:
         """One optimiser step with gradients computed elsewhere."""
         name = self.lone_network("ApplyGradients")
+        self.follow_schedules()
         for key, parameter in self.parameters[name].items():
             value = gradients.values.get(key)
             parameter.grad = None if value is None else self._tensor(np.array(value))
         (made,) = self.skips.see([float(self._step((name,), 0.0))])
+        self.observations.count_those_of(gradients)
         self.version += 1
         self.updates += 1
-        return self.skips.tell(TrainStats(gradients.steps, gradients.stats if made else {}))
+        self.trained += gradients.steps
+        result = TrainStats(gradients.steps, gradients.stats if made else {})
+        return self.with_settings(self.skips.tell(result))
 
     def copy_to_target(self, name: str, part: float) -> None:
         """Move a target towards its network, by this part of the way."""
-        for copy, followers in zip(self.copies, self._followers, strict=True):
+        for copy, followers, buffers in zip(
+            self.copies, self._followers, self._buffers, strict=True
+        ):
             if part == 1.0:
                 network = copy.by_name[name].network
                 copy.targets[name].network.load_state_dict(network.state_dict())
             else:
                 own, to = followers[name]
                 torch._foreach_lerp_(own, to, part)
+                for buffer, value in buffers[name]:
+                    buffer.copy_(value)  # there is no part of the way between statistics
 
     def _backward(
         self, steps: Sequence[Step], share: Sequence[float], names: tuple[str, ...]
@@ -269,19 +288,38 @@ class TorchLearner(LearnerBase):
                 maximize=False,
             )
 
+    def normalizers(self) -> list[Any]:
+        """Of all networks that see observations, on every device, that of the acting one first."""
+        others = (network for copy in self.copies[1:] for network in copy.by_name.values())
+        more = (network.normalizer for network in others)
+        return [*super().normalizers(), *(one for one in more if one is not None)]
+
+    def set_rate(self, name: str, rate: float) -> None:
+        """Give a network's optimiser another learning rate."""
+        for group in self.optimisers[name].param_groups:
+            group["lr"] = rate
+
     def _set_rate(self, name: str, optimiser: torch.optim.Adam) -> None:
         usual = self.modules.optimisers.get(name, _USUAL).lr is None
         if self.config.final_lr is not None and usual:
-            for group in optimiser.param_groups:
-                group["lr"] = self.config.learning_rate(_steps(optimiser))
+            self.set_rate(name, self.config.learning_rate(_steps(optimiser)))
 
     def _clip(self, name: str) -> torch.Tensor:
         """Shorten the gradient of a network, if it is too long; the length that it had."""
         clip = self.modules.optimisers.get(name, _USUAL).clip
-        clip = self.config.grad_clip if clip is None else clip
-        if clip is not None and math.isfinite(clip):
-            return torch.nn.utils.clip_grad_norm_(self._lists[0][name], clip)
-        gradients = [p.grad for p in self._lists[0][name] if p.grad is not None]
+        clip = self.cfg.grad_clip if clip is None else clip
+        shorten = clip is not None and math.isfinite(clip)
+        parameters, most = self._lists[0][name], self.cfg.grad_clip_value
+        if most is None and shorten:
+            return torch.nn.utils.clip_grad_norm_(parameters, clip)
+        length = self._length([p.grad for p in parameters if p.grad is not None])
+        if most is not None:
+            torch.nn.utils.clip_grad_value_(parameters, most)
+            if shorten:
+                torch.nn.utils.clip_grad_norm_(parameters, clip)
+        return length
+
+    def _length(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         if self.looks and gradients:  # as `get_total_norm`, which first sorts them by device
             lengths = torch.stack(torch._foreach_norm(gradients))
             length: torch.Tensor = torch.linalg.vector_norm(lengths)

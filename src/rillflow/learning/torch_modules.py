@@ -20,6 +20,7 @@ from rillflow.learning.torch_layers import Layers, outputs_of, squashed
 from rillflow.policies.modules import Description, Modules, QOfAction, Scalar
 from rillflow.policies.sampling import LOG_STD_HIGH, LOG_STD_LOW
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.torch_normalizer import TorchNormalizer
 from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.policies.weights import check_weights
 
@@ -119,7 +120,11 @@ class Actor(Policy):
     def _columns(self, obs: Tensor) -> Tensor:
         """Observations [N, ...] as the columns [inputs, N] that go into the layers."""
         trunk: Any = self.model.trunk
-        rows = self._rows(obs)[0].flatten(1).float()
+        obs = self._rows(obs)[0]
+        if self.normalizer is not None:
+            seen: Tensor = self.normalizer(obs)
+            return seen.flatten(1).mT
+        rows = obs.flatten(1).float()
         return ((rows - trunk.middle) * trunk.factor if trunk.scaled else rows).mT
 
     def _noise(self, shape: tuple[int, ...]) -> Tensor:
@@ -133,6 +138,9 @@ class Actor(Policy):
 
 class TorchModule:
     """A network beside the policy: what the learner asks of each."""
+
+    normalizer: TorchNormalizer | None = None
+    """what observations go through before the layers see them; None: nothing"""
 
     def __init__(self, network: nn.Module, first: Mapping[str, NDArray[Any]], device: str) -> None:
         self.network = network.to(device)
@@ -192,7 +200,12 @@ class Critic(TorchModule):
     """Values of observations and actions: [N], or [copies, N] of several networks."""
 
     def __init__(self, description: QOfAction, seed: int | list[int], device: str = "cpu") -> None:
-        super().__init__(_CriticNetwork(description), description.first_weights(seed), device)
+        network = _CriticNetwork(description)
+        if description.spec.normalize_observations:
+            self.normalizer = network.normalizer = TorchNormalizer(
+                description.spec.observation_shape
+            )
+        super().__init__(network, description.first_weights(seed), device)
         self.spec = description.spec
         middle, half = self.spec.action_scale
         self._middle = torch.tensor(middle, device=self.device)
@@ -206,7 +219,7 @@ class Critic(TorchModule):
 
     def __call__(self, obs: Tensor, actions: Tensor) -> Tensor:
         """How good actions [N, *shape] are on observations [N, ...]."""
-        rows = obs.flatten(1).float()
+        rows = (obs if self.normalizer is None else self.normalizer(obs)).flatten(1).float()
         if self._scale is not None:
             rows = (rows - self._scale[0]) * self._scale[1]
         taken = (actions.flatten(1) - self._middle) * self._inverse

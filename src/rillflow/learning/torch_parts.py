@@ -1,4 +1,4 @@
-"""A minibatch in parts, one for each device: its rows, its gradients, its figures."""
+"""What a learner on several devices takes apart and puts together: rows, gradients, figures."""
 
 from __future__ import annotations
 
@@ -59,3 +59,11 @@ def joined(stats: Sequence[Figures], share: Sequence[float]) -> Figures:
         else:
             whole[name] = sum(float(v) * s for v, s in zip(values, share, strict=True))
     return whole
+
+
+def buffers_of_targets(m: Any) -> dict[str, list[tuple[torch.Tensor, torch.Tensor]]]:
+    """The buffers of each network that has a target: the target's, and beside it its own."""
+    return {
+        name: list(zip(target.network.buffers(), m.by_name[name].network.buffers(), strict=True))
+        for name, target in m.targets.items()
+    }

@@ -10,6 +10,7 @@ import numpy as np
 from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, STATE, Array, SampleBatch
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.numpy_modules import NumpyModules, hindrance
+from rillflow.learning.schedules import at_first
 from rillflow.learning.update import Step, steps_of
 from rillflow.policies.explorers import random_actions
 from rillflow.policies.spec import PolicySpec
@@ -25,7 +26,7 @@ def numpy_hindrance(spec: PolicySpec, config: AlgorithmConfig) -> str | None:
     """
     if config.num_gpus:
         return f"num_gpus={config.num_gpus}"
-    why = hindrance(config.modules(spec))
+    why = hindrance(at_first(config).modules(spec))
     if why is not None:
         return why
     try:
@@ -39,6 +40,7 @@ def numpy_hindrance(spec: PolicySpec, config: AlgorithmConfig) -> str | None:
 
 def numpy_steps(spec: PolicySpec, config: AlgorithmConfig) -> list[Step]:
     """The steps of an update in NumPy, on a small network and invented rows, gone back over."""
+    config = at_first(config)
     small = dataclasses.replace(spec, hidden=(2,) * len(spec.hidden))
     m = NumpyModules(config.modules(small), 0)
     m.draw_from(np.random.default_rng(0))

@@ -35,7 +35,7 @@ def check_fit(spec: PolicySpec, weights: Mapping[str, NDArray[Any]]) -> None:
 def network_shapes(spec: PolicySpec) -> dict[str, Shape]:
     """Names and shapes of the weights of a built-in network."""
     if spec.model == "mlp":
-        return spec.parameter_shapes
+        return spec.weight_shapes
     import torch
 
     from rillflow.policies.make_model import MODELS
@@ -43,7 +43,8 @@ def network_shapes(spec: PolicySpec) -> dict[str, Shape]:
     assert isinstance(spec.model, str), "a network of the user's own has to be made to be known"
     with torch.device("meta"):  # shapes without numbers
         network = MODELS[spec.model](spec)
-    return {name: tuple(weight.shape) for name, weight in network.named_parameters()}
+    shapes = {name: tuple(weight.shape) for name, weight in network.named_parameters()}
+    return shapes | spec.buffer_shapes
 
 
 def _check_proportion(spec: PolicySpec, count: int) -> None:

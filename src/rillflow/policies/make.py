@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from rillflow.policies.initial import weights_at_first
+from rillflow.policies.normalizer import Moments, as_buffers
 from rillflow.policies.numpy_policy import NumpyPolicy
 from rillflow.policies.spec import PolicySpec
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 def first_weights(spec: PolicySpec, seed: int = 0) -> dict[str, NDArray[Any]]:
     """All weights that a learner of this spec and seed starts from; without torch for an mlp."""
     if spec.model == "mlp":
-        return dict(weights_at_first(spec, spec.parameter_shapes, seed))
+        weights = dict(weights_at_first(spec, spec.parameter_shapes, seed))
+        if spec.normalize_observations:
+            weights |= as_buffers(Moments.none(spec.observation_shape))
+        return weights
     from rillflow.policies.torch_policy import TorchPolicy
 
     return TorchPolicy(spec, seed).get_weights()

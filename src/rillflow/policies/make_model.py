@@ -11,6 +11,7 @@ from rillflow.policies.lstm import Lstm
 from rillflow.policies.mlp import Mlp
 from rillflow.policies.nature_cnn import NatureCnn
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.torch_normalizer import normalize_before
 
 MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": NatureCnn, "lstm": Lstm}
 
@@ -24,13 +25,18 @@ def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would reach for the GPUs
         if not isinstance(spec.model, str):
-            return _own_model(spec)
+            own = _own_model(spec)
+            if spec.normalize_observations:
+                normalize_before(own, spec.observation_shape)
+            return own
         model = MODELS[spec.model](spec)
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     weights = weights_at_first(spec, shapes, seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(weights[name]))
+    if spec.normalize_observations:
+        normalize_before(model, spec.observation_shape)
     return model
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from rillflow.errors import BuildError
 from rillflow.policies.initial import Weights, uniform_weights
+from rillflow.policies.normalizer import Moments, as_buffers
 from rillflow.policies.spec import PolicySpec, Shape, linear_shapes
 
 
@@ -84,7 +85,10 @@ class QOfAction:
 
     def first_weights(self, seed: int | list[int]) -> Weights:
         """What a learner starts from."""
-        return uniform_weights(self.parameter_shapes, seed)
+        weights = uniform_weights(self.parameter_shapes, seed)
+        if self.spec.normalize_observations:
+            weights |= as_buffers(Moments.none(self.spec.observation_shape))
+        return weights
 
     def __str__(self) -> str:
         layers = " x ".join(map(str, (self.inputs, *self.spec.hidden, 1)))

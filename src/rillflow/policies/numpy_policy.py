@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rillflow.errors import BuildError, RunError
 from rillflow.experience.named_vector import Layout, NamedVector
 from rillflow.policies.initial import Weights, weights_at_first
+from rillflow.policies.normalizer import CLIP, Moments, Normalizer, moments_in
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.weights import check_weights
@@ -43,7 +44,11 @@ class NumpyPolicy:
         self._activation = np.tanh if spec.activation == "tanh" else _relu
         scale = spec.observation_scale
         self._scale = None if scale is None else (scale[0][:, None], scale[1][:, None])
-        shapes = {name: spec.parameter_shapes[name] for name in spec.acting_names}
+        self._normalizer = None
+        if spec.normalize_observations:
+            self._normalizer = Normalizer(Moments.none(spec.observation_shape))
+        acting = spec.parameter_shapes.keys() & spec.acting_names
+        shapes = {name: shape for name, shape in spec.parameter_shapes.items() if name in acting}
         self._weights = weights_at_first(spec, shapes, seed)
         self._layout: Layout | None = None
         """of the weights that were last found to fit"""
@@ -109,6 +114,10 @@ class NumpyPolicy:
         if self._scale is not None:
             columns -= self._scale[0]
             columns *= self._scale[1]
+        elif self._normalizer is not None:
+            columns -= self._normalizer.middle[:, None]
+            columns *= self._normalizer.factor[:, None]
+            np.clip(columns, np.float32(-CLIP), np.float32(CLIP), out=columns)
         last = len(self._matrices) - 1
         for index, (matrix, x, out) in enumerate(
             zip(self._matrices, self._inputs, self._results, strict=True)
@@ -131,15 +140,18 @@ class NumpyPolicy:
 
     def get_weights(self) -> Weights:
         """A copy of the weights that decide what the policy does."""
-        return {name: array.copy() for name, array in self._weights.items()}
+        weights = {name: array.copy() for name, array in self._weights.items()}
+        return weights if self._normalizer is None else weights | self._normalizer.buffers()
 
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Copy the learner's weights; those of the critic may be left out."""
         if not (isinstance(weights, NamedVector) and weights.layout is self._layout):
-            check_weights(weights, self.spec.parameter_shapes, self.spec.acting_names)
+            check_weights(weights, self.spec.weight_shapes, self.spec.acting_names)
             self._layout = weights.layout if isinstance(weights, NamedVector) else None
         for name, own in self._weights.items():
             own[...] = weights[name]
+        if self._normalizer is not None:
+            self._normalizer.set(moments_in(weights))
         for name, matrix in zip(self._layers, self._matrices, strict=True):
             matrix[:, :-1] = self._weights[f"{name}.weight"]
             matrix[:, -1] = self._weights[f"{name}.bias"]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from rillflow.errors import BuildError
 from rillflow.policies.actions import Actions, actions_of
+from rillflow.policies.normalizer import buffer_shapes
 
 Shape = tuple[int, ...]
 SMALLEST_IMAGE = 36
@@ -71,6 +72,9 @@ class PolicySpec:
     """cells of the lstm"""
     scale_observations: bool = False
     """whether the network sees vectors scaled: what their space bounds from -1 to 1"""
+    normalize_observations: bool = False
+    """whether it sees observations by their running mean and standard deviation, which are buffers
+    of the network; with a model of your own, that is what the module is called with"""
 
     def __post_init__(self) -> None:
         _check_choices(self)
@@ -187,10 +191,20 @@ class PolicySpec:
         return shapes
 
     @cached_property
+    def buffer_shapes(self) -> dict[str, Shape]:
+        """Names and shapes of what is no parameter, and travels with the weights all the same."""
+        return buffer_shapes(self.observation_shape) if self.normalize_observations else {}
+
+    @cached_property
+    def weight_shapes(self) -> dict[str, Shape]:
+        """Names and shapes of all that travels of an mlp: parameters and buffers."""
+        return self.parameter_shapes | self.buffer_shapes
+
+    @cached_property
     def acting_names(self) -> tuple[str, ...]:
         """The weights of an mlp that decide what it does; an actor needs no others."""
         critic = () if self.dueling else ("value_head.",)
-        return tuple(n for n in self.parameter_shapes if not n.startswith(("critic.", *critic)))
+        return tuple(n for n in self.weight_shapes if not n.startswith(("critic.", *critic)))
 
     def _layers(self, name: str) -> dict[str, Shape]:
         shapes: dict[str, Shape] = {}
@@ -285,6 +299,8 @@ def _check_observations(spec: PolicySpec) -> None:
         )
     if spec.scale_observations:
         _check_scale(spec)
+    if spec.normalize_observations:
+        _check_normalize(spec)
     if not isinstance(spec.model, str):
         return  # your own network may take any array
     if not spec.image and not np.issubdtype(space.dtype, np.floating):
@@ -317,3 +333,19 @@ def _check_scale(spec: PolicySpec) -> None:
             f"scale_observations=True scales what has bounds, and {spec.observation_space} has none"
             " beside -1 and 1: leave it out, or wrap the environment in one that scales"
         )
+
+
+def _check_normalize(spec: PolicySpec) -> None:
+    if spec.scale_observations:
+        raise BuildError(BOTH_SCALED)
+    if spec.image:
+        raise BuildError(
+            "normalize_observations=True is for vectors, not for images, whose pixels are always "
+            f"scaled, found {spec.observation_space}: leave it out"
+        )
+
+
+BOTH_SCALED = (
+    "normalize_observations=True measures what scale_observations=True takes from the bounds of "
+    "the space: set one of the two to False (an environment's own settings may have the second)"
+)

@@ -18,6 +18,7 @@ from rillflow.policies.make_model import make_model
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.shapes import as_rows, check_sequence
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.torch_normalizer import TorchNormalizer
 from rillflow.policies.weights import check_weights
 
 Data = Tensor | Array
@@ -54,6 +55,14 @@ class TorchPolicy:
         """The parameters by name, or those in `using`."""
         own: dict[str, Tensor] = dict(self.model.named_parameters())
         return own if self._instead is None else dict(self._instead)
+
+    @property
+    def normalizer(self) -> TorchNormalizer | None:
+        """What observations go through before the network sees them; None: nothing."""
+        if not self.spec.normalize_observations:
+            return None
+        own: TorchNormalizer = getattr(self.model, "normalizer")  # noqa: B009 - nn.Module's own
+        return own
 
     @property
     def log_std(self) -> Tensor | None:
@@ -99,7 +108,7 @@ class TorchPolicy:
         alone = getattr(self.model, "values", None)
         if alone is None or self._instead is not None or self.spec.recurrent:
             return self._call(obs)[1].reshape(leading)
-        values: Tensor = alone(obs)
+        values: Tensor = alone(obs if self.normalizer is None else self.normalizer(obs))
         return values.reshape(leading)
 
     def q_values(self, obs: Data) -> Tensor:

@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import Any
 
+from rillflow.learning.schedules import scheduled
+
 
 def settings_of(config: Any) -> dict[str, Any]:
     """Every setting as JSON can hold it; of code, its name."""
@@ -28,6 +30,7 @@ def _described(value: Any) -> Any:
 def plain_settings(config: Any) -> dict[str, Any]:
     """The settings that JSON can hold as they are; code is left out, and is given again to load."""
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    values |= {name: str(schedule) for name, schedule in scheduled(config).items()}
     return {name: value for name, value in values.items() if _is_plain(value)}
 
 

@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rillflow.policies.normalizer import CLIP, Normalizer, moments_in
 from rillflow.policies.spec import PolicySpec
 from rillflow.results.optional_libraries import needs
 
 Weights = Mapping[str, NDArray[Any]]
 
+_ENDS = {"seen_low": -CLIP, "seen_high": CLIP}
+"""of normalised observations"""
 OPSET = 17
 IR_VERSION = 8
 """old enough for runtimes of 2022, new enough for all that is used here"""
@@ -86,6 +89,8 @@ class _Graph:
 
     def _vector(self) -> str:
         x = self.node("Flatten", "observation", axis=1)
+        if self.spec.normalize_observations:
+            x = self._normalized(x)
         if self.spec.observation_scale is not None:
             middle, factor = self.spec.observation_scale
             x = self.node("Sub", x, self.constant("middle", middle))
@@ -94,6 +99,13 @@ class _Graph:
         for index in range(len(self.spec.hidden)):
             x = self.node(activation, self.linear(x, f"trunk.{index}"))
         return x
+
+    def _normalized(self, x: str) -> str:
+        seen = Normalizer(moments_in(self.weights))
+        x = self.node("Sub", x, self.constant("seen_mean", seen.middle))
+        x = self.node("Mul", x, self.constant("seen_factor", seen.factor))
+        ends = (self.constant(name, np.float32(end)) for name, end in _ENDS.items())
+        return self.node("Clip", x, *ends)
 
     def _image(self) -> str:
         x = self.node("Cast", "observation", to=self.onnx.TensorProto.FLOAT)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rillflow.errors import BuildError, RunError
 from rillflow.policies.make import make_actor
+from rillflow.policies.normalizer import MEAN, VARIANCE
 from rillflow.policies.spec import PolicySpec
 from rillflow.results.onnx_builtin_networks import Weights, bounds, output_name
 from rillflow.results.optional_libraries import needs
@@ -39,22 +40,28 @@ def check_parity(path: Path, spec: PolicySpec, weights: Weights, seed: int = 0) 
     rng = np.random.default_rng(seed)
     for size in _BATCHES:
         if spec.recurrent:
-            _check_sequence(run, policy, size, rng)
+            _check_sequence(run, policy, size, rng, weights)
         else:
             obs = generated(spec, size, rng)
+            obs = _at_home(obs, weights)
             expected = _numpy(policy.outputs(obs))
             _compare(spec, run({"observation": obs}), expected, policy.greedy(obs))
     return runner
 
 
 def _check_sequence(
-    run: Callable[[Arrays], Arrays], policy: Any, size: int, rng: np.random.Generator
+    run: Callable[[Arrays], Arrays],
+    policy: Any,
+    size: int,
+    rng: np.random.Generator,
+    weights: Weights,
 ) -> None:
     """Each side goes on from its own state."""
     spec = policy.spec
     ours = theirs = policy.initial_state(size)
     for step in range(_STEPS):
-        obs, start = generated(spec, size, rng), rng.random(size) < (0.3 if step else 1.0)
+        obs = _at_home(generated(spec, size, rng), weights)
+        start = rng.random(size) < (0.3 if step else 1.0)
         expected = _recurrent_outputs(policy, obs, ours, start)
         actions, ours = policy.greedy_recurrent(obs, ours, start)
         found = run({"observation": obs, "state": theirs, "start": start})
@@ -120,6 +127,15 @@ def generated(spec: PolicySpec, size: int, rng: np.random.Generator) -> NDArray[
         return np.clip(rng.standard_normal(shape), space.low, space.high).astype(np.float32)
     low, high = int(space.low.min()), int(space.high.max())
     return rng.integers(low, high, shape, endpoint=True).astype(space.dtype)
+
+
+def _at_home(obs: NDArray[Any], weights: Weights) -> NDArray[Any]:
+    """Observations as a policy has met them, if it normalises them: others are all cut off."""
+    if MEAN not in weights:
+        return obs
+    spread = np.sqrt(weights[VARIANCE]) + 1e-3
+    met: NDArray[Any] = (weights[MEAN] + spread * obs).astype(np.float32)
+    return met
 
 
 def _recurrent_outputs(policy: Any, obs: Any, state: Any, start: Any) -> NDArray[Any]:

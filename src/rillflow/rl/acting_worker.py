@@ -45,7 +45,13 @@ class ActingWorker:
 
     def compute_gradients(self, batch: SampleBatch) -> Any:
         """Gradients of the loss on a batch, with this worker's weights."""
-        return self._learner().compute_gradients(batch)
+        learner = self._learner()
+        learner.trained = self.steps_of_all()
+        return learner.compute_gradients(batch)
+
+    def steps_of_all(self) -> int:
+        """Steps that all workers have made, as far as one of them can tell: for schedules."""
+        return 0
 
     def next_turn(self) -> int:
         """The number of the next task, for `ParallelTasks`."""

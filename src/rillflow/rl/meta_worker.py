@@ -40,6 +40,7 @@ class MetaWorker(RolloutWorker):
         if self.last is not None:
             learner = self._learner()
             learner.set_weights(self.adapted_weights())
+            learner.trained = self.steps_of_all()
             self.policy.set_weights(learner.adapt(self.last))
             self.last = None
 

@@ -24,6 +24,7 @@ from rillflow.graph.handles import Actors, Handle
 from rillflow.graph.node import Node
 from rillflow.learning.config import AlgorithmConfig, refused
 from rillflow.learning.fields import type_problems
+from rillflow.learning.schedules import require_goal, scheduled, with_values
 from rillflow.rl.multi_agent_worker import MultiAgentWorker
 from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.workers import PolicyWorkers, placement_of, try_network
@@ -211,8 +212,12 @@ def _no_policy(policy: str, policies: Collection[str]) -> str:
 
 def _settings_in(config: MultiAgentConfig, policy: str, agents: int) -> AlgorithmConfig:
     """A policy's settings with what the environment decides: how much experience it gets."""
+    own = config.policies[policy]
+    require_goal(own)
+    # the steps of a run are those of the environment, and each is one of every agent
+    counted = {name: one.times(agents) for name, one in scheduled(own).items()}
     return dataclasses.replace(
-        config.policies[policy],
+        with_values(own, counted),
         env=config.env,
         env_config=config.env_config,
         num_workers=config.num_workers,

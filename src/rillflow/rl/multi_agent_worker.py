@@ -9,8 +9,10 @@ import numpy as np
 
 from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 from rillflow.experience.batch import Array, MultiAgentBatch
+from rillflow.experience.running_return import RunningReturn
 from rillflow.experience.waiting_steps import WaitingSteps
 from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.schedules import Scheduled
 from rillflow.policies.explorers import Place
 from rillflow.policies.make import make_actor
 from rillflow.policies.spec import PolicySpec
@@ -57,6 +59,12 @@ class MultiAgentWorker:
         self.waiting = {
             name: WaitingSteps(getattr(own, "n_step", 1)) for name, own in settings.items()
         }
+        self.scheduled = {name: Scheduled(settings[name]) for name in specs}
+        self.running = {
+            name: RunningReturn(len(self.obs[name]))
+            for name in specs
+            if settings[name].scale_rewards
+        }
         self.steps = 0
         self.total_steps = 0
 
@@ -64,7 +72,10 @@ class MultiAgentWorker:
         """The next fragment of each policy, from where the last one ended."""
         self.limits.before_rollout()
         length = self.config.rollout_fragment_length
-        for exploring in self.exploring.values():
+        now = {name: one.at(self._steps_of_all(name)) for name, one in self.scheduled.items()}
+        for name, exploring in self.exploring.items():
+            if self.scheduled[name]:
+                exploring.explorer = now[name].explorer()
             exploring.start(self.total_steps)
         fragments = {name: self.waiting[name].begin(length) for name in self.policies}
         for _ in range(length):
@@ -86,7 +97,15 @@ class MultiAgentWorker:
             name: self.exploring[name].finish(policy, fragments[name].finish(self.obs[name]))
             for name, policy in self.policies.items()
         }
+        for name, running in self.running.items():
+            waited = fragments[name].lead, fragments[name].before
+            batches[name] = running.written(batches[name], now[name].gamma, *waited)
         return MultiAgentBatch({n: self.waiting[n].hold_back(b) for n, b in batches.items()})
+
+    def _steps_of_all(self, policy: str) -> float:
+        """Steps of a policy's agents in all workers, if they are as far as this one."""
+        agents = len(self.obs[policy]) / self.config.num_envs_per_worker
+        return self.total_steps * agents * max(1, self.config.num_workers)
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Array]]) -> None:
         """Act with these from now on: weights by policy."""
@@ -105,6 +124,7 @@ class MultiAgentWorker:
             "policies": {name: policy.get_state() for name, policy in self.policies.items()},
             "total_steps": self.total_steps,
             "starts": self.starts,
+            "running": {name: one.get_state() for name, one in self.running.items()},
             "exploring": {name: one.get_state() for name, one in self.exploring.items()},
             "waiting": {name: one.get_state() for name, one in self.waiting.items()},
         }
@@ -117,6 +137,9 @@ class MultiAgentWorker:
         for name, policy in self.policies.items():
             policy.set_state(state["policies"][name])
         self.total_steps = state["total_steps"]
+        for name, running in self.running.items():
+            if name in state.get("running", {}):
+                running.set_state(state["running"][name])
         if "exploring" in state:  # version 0.1 had no explorers with a memory
             self.starts = dict(state["starts"])
             for name, one in self.exploring.items():

@@ -13,8 +13,10 @@ from rillflow.envs.vector import Envs
 from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.experience.fragment_writer import FragmentWriter
+from rillflow.experience.running_return import RunningReturn
 from rillflow.experience.waiting_steps import WaitingSteps
 from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.schedules import Scheduled
 from rillflow.policies.explorers import Place
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.acting_worker import ActingWorker
@@ -53,10 +55,15 @@ class RolloutWorker(ActingWorker):
         self.exploring = config.explorer().begin(spec, place)
         self.total_steps = _LONG if _came_late(config, info) else 0
         """since the worker began; exploration follows them"""
+        self.scheduled = Scheduled(config)
+        self.running = RunningReturn(self.envs.num_envs) if config.scale_rewards else None
 
     def sample(self) -> SampleBatch:
         """The next fragment, from where the last one ended."""
         self.limits.before_rollout()
+        settings = self.scheduled.at(self.steps_of_all())
+        if self.scheduled:
+            self.exploring.explorer = settings.explorer()
         self.exploring.start(self.total_steps)
         fragment = self.waiting.begin(self.config.rollout_fragment_length)
         before = self.memory
@@ -65,10 +72,17 @@ class RolloutWorker(ActingWorker):
         else:
             self._act_and_remember(fragment)
         batch = self.exploring.finish(self.policy, fragment.finish(self.obs, before))
+        if self.running is not None:
+            waited = fragment.lead, fragment.before
+            batch = self.running.written(batch, settings.gamma, *waited)
         self.steps += fragment.made
         self.total_steps += fragment.made
         self.limits.after_rollout()
         return self.waiting.hold_back(batch)
+
+    def steps_of_all(self) -> int:
+        """Steps of all workers, if they are as far as this one."""
+        return self.total_steps * max(1, self.config.num_workers)
 
     def _act(self, fragment: FragmentWriter) -> None:
         clock, acting, stepping = time.perf_counter, 0.0, 0.0
@@ -164,6 +178,7 @@ class RolloutWorker(ActingWorker):
             "exploring": self.exploring.get_state(),
             "waiting": self.waiting.get_state(),
             "turns": self.turns,
+            "running": None if self.running is None else self.running.get_state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -181,6 +196,8 @@ class RolloutWorker(ActingWorker):
             self.waiting.set_state(state["waiting"])
         if not self.envs.exact:
             self.waiting.cut()
+        if self.running is not None and state.get("running") is not None and self.envs.exact:
+            self.running.set_state(state["running"])
         if state["weights"]:
             self.set_weights(state["weights"])
         self.policy.set_state(state["policy"])

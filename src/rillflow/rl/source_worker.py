@@ -33,6 +33,8 @@ class SourceWorker(ActingWorker):
         self.source = config.source(self)
         self.batches: Iterator[Any] = iter(self.source)
         self.steps = 0
+        self.total_steps = 0
+        """since the worker began"""
 
     def sample(self) -> SampleBatch:
         """The next batch."""
@@ -47,7 +49,12 @@ class SourceWorker(ActingWorker):
                 f"{type(batch).__name__} from {name}."
             )
         self.steps += batch.steps
+        self.total_steps += batch.steps
         return batch
+
+    def steps_of_all(self) -> int:
+        """Steps of all workers, if they are as far as this one."""
+        return self.total_steps * max(1, self.config.num_workers)
 
     def pop_metrics(self) -> dict[str, Any] | None:
         """Steps that were given since the last answer; there are no episodes."""
@@ -62,6 +69,7 @@ class SourceWorker(ActingWorker):
             "weights": dict(self.weights),
             "source": saved,
             "turns": self.turns,
+            "total_steps": self.total_steps,
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -70,6 +78,7 @@ class SourceWorker(ActingWorker):
             self.set_weights(state["weights"])
         self.policy.set_state(state["policy"])
         self.turns = state["turns"]
+        self.total_steps = state.get("total_steps", 0)
         if state["source"] is not None:
             self.source.set_state(state["source"])
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from rillflow.errors import BuildError
 from rillflow.experience.batch import SampleBatch
 from rillflow.graph.context import Context, Operator
+from rillflow.learning.learner_base import GRADIENTS_TRAVEL
 from rillflow.learning.make_learner import AnyLearner, make_learner
 from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
+from rillflow.policies.normalizer import Moments, as_buffers, moments_in
 from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.weights import published_of
 from rillflow.rl.workers import Workers
@@ -105,6 +109,8 @@ class ApplyGradients(Operator[Paired[Gradients], TrainStats]):
     )
 
     def __init__(self, workers: Workers) -> None:
+        if workers.config.scale_rewards:
+            raise BuildError(GRADIENTS_TRAVEL)
         self.workers = workers
 
     def on_start(self, ctx: Context) -> None:
@@ -145,4 +151,10 @@ class AverageGradients(Operator[Paired[Sequence[Paired[Gradients]]], Gradients])
             name: sum(g.stats[name] * (g.steps / steps) for g in told)
             for name in (told[0].stats if told else ())
         }
-        return Gradients(values, steps, stats)
+        return Gradients(values, steps, stats, _seen(gradients))
+
+
+def _seen(gradients: Sequence[Gradients]) -> dict[str, Any] | None:
+    """The statistics of the observations that all of them were made from, if they have them."""
+    moments = [moments_in(g.seen) for g in gradients if g.seen is not None]
+    return as_buffers(reduce(Moments.joined, moments)) if moments else None

@@ -10,6 +10,7 @@ from rillflow.experience.batch import Array, SampleBatch
 from rillflow.graph.handles import Actors, Handle
 from rillflow.learning.config import AlgorithmConfig, replaced
 from rillflow.learning.results import DEFAULT_POLICY
+from rillflow.learning.schedules import require_goal
 from rillflow.policies.spec import PolicySpec
 from rillflow.seeding import derive_seed
 from rillflow.types import Placement
@@ -40,6 +41,7 @@ class Workers(Handle):
     concat: Callable[[list[Any]], Any] = staticmethod(SampleBatch.concat)
 
     def __init__(self, config: AlgorithmConfig) -> None:
+        require_goal(config)
         self.config = config
         self.spec, observation = _spec(self.config)
         if self.spec.recurrent and not self.config.algorithm.recurrent:

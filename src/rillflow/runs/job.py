@@ -11,6 +11,7 @@ from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError, RunError
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.devices import learner_devices
+from rillflow.learning.schedules import over_run
 from rillflow.results.trained import Trained, TrainedAgents
 from rillflow.rl.faults import worker_policy
 from rillflow.rl.metrics import Progress
@@ -60,11 +61,12 @@ class Job:
         """The workers and the flow; nothing is started."""
         learner_devices(self.config.num_gpus)  # what is missing is told before workers start
         workers: Workers | MultiAgentWorkers
+        config = over_run(self.config, self.until)
         if self.agents is None:
-            workers = Workers(self.config)
+            workers = Workers(config)
             flow = self.module.plan(ParallelRollouts(workers), workers)
         else:
-            workers, flow = build_agents(self.module, self.config, self.agents)
+            workers, flow = build_agents(self.module, config, self.agents)
         if not hasattr(flow, "run"):
             raise BuildError(
                 f"the plan of {self.algorithm} must return the flow of its training results, found "

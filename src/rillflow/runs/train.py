@@ -18,6 +18,8 @@ from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.job import Job, run_job
 from rillflow.runs.multi_agent import assigned
 
+USUAL_STEPS = 100_000
+"""after which a run ends if nobody says when"""
 _LIMITS = ("return", "steps", "seconds")
 
 Told = Callable[[dict[str, float]], None]
@@ -75,7 +77,7 @@ def train(
             (one for each agent), or a dict with the name of each agent's policy.
         settings: fields of the algorithm's `Config`, such as `num_workers`, `lr`, `model`, `loss`.
     """
-    limits = _checked({"steps": 100_000} if until is None else dict(until))
+    limits = _checked({"steps": USUAL_STEPS} if until is None else dict(until))
     module = find_algorithm(algorithm)
     if env is not None:
         settings["env"] = env

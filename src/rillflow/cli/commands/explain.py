@@ -64,12 +64,20 @@ def main(arguments: Sequence[str]) -> int:
         raise Usage(f"--format is one of {', '.join(formats)}; got {name!r}")
 
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
+    from rillflow.learning.schedules import scheduled
     from rillflow.runs.job import Job
+    from rillflow.runs.train import USUAL_STEPS
 
     with notes_as_lines():
-        job = Job(request.algorithm, request.module, request.config, {}, agents=agents_for(request))
+        until = {"steps": USUAL_STEPS}  # a schedule over the run is shown for the usual length
+        agents = agents_for(request)
+        job = Job(request.algorithm, request.module, request.config, until, agents=agents)
         workers, flow = job.build()
         text = formats[name](_modules_of(workers) if request.options.modules else flow)
+        changing = scheduled(request.config)
+        if changing and name == "text" and not request.options.modules:
+            told = ", ".join(f"{setting} {schedule}" for setting, schedule in changing.items())
+            text = f"{text.rstrip()}\n\nscheduled: {told}"
     if out is None:
         print(text.rstrip("\n"))
     else:
