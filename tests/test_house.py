@@ -46,6 +46,10 @@ HOUSE = {
     "the sum tree": ("experience/sum_tree.py", "class "),
     "prioritized replay": ("experience/prioritized.py", "class PrioritizedReplayBuffer"),
     "n-step transitions": ("experience/n_step.py", "def "),
+    "steps whose windows reach into the next fragment": (
+        "experience/waiting_steps.py",
+        "class WaitingSteps",
+    ),
     # learning
     "GAE": ("learning/losses/returns.py", "def gae"),
     "V-trace": ("learning/losses/returns.py", "def vtrace"),
