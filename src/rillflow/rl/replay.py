@@ -61,6 +61,8 @@ class StoreToReplayBuffer(Operator[Paired[SampleBatch], Any]):
     ...     shapes, run.ledger().balances()[0].done
     ([(12, 8), (12, 8), (12, 8), (12, 8)], {'stored': 4})
 
+    Of the twelve steps eight are the fragment's; four have waited (see `WaitingSteps`).
+
     What comes unread from a worker, behind `gather_async`, goes on unread: it reaches the replay
     actor without a copy in the driver. The ledger counts the item as stored.
     """
