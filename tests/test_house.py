@@ -37,7 +37,12 @@ HOUSE = {
         "class ReplayedOperator",
     ),
     # environments and experience
-    "frame stacking": ("envs/atari_preprocessing.py", "stack_num"),
+    "what is an image, and where its channels are": ("images.py", "def image_in"),
+    "frame stacking": ("envs/frame_stack.py", "class FrameStack"),
+    "frame stacking of Atari games": ("envs/atari_preprocessing.py", "stack_num"),
+    "resizing of images": ("envs/resizing.py", "class Resized"),
+    "what is done to observations": ("envs/preprocessing.py", "class Preprocessing"),
+    "which convolutions see an image": ("policies/convolution_plan.py", "def plan_for"),
     "saving an Atari game": ("envs/atari_state.py", "class SavedAtari"),
     "single environments as a vector": ("envs/sync_vector.py", "class SyncVector"),
     "PettingZoo": ("envs/multiagent_pettingzoo.py", "PettingZoo"),

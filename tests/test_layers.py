@@ -13,6 +13,7 @@ SRC = Path(__file__).parents[1] / "src" / "rillflow"
 
 MAY_IMPORT = {
     "errors": set(),
+    "images": set(),
     "types": {"errors"},
     "seeding": set(),
     "callables": set(),
@@ -35,11 +36,11 @@ MAY_IMPORT = {
         "flows",
     },
     # reinforcement learning without the core
-    "envs": {"errors", "arguments"},
+    "envs": {"errors", "arguments", "images"},
     "safety": {"envs"},
     "experience": {"errors", "envs"},
-    "policies": {"errors", "safety", "experience"},
-    "learning": {"errors", "callables", "envs", "experience", "policies"},
+    "policies": {"errors", "images", "safety", "experience"},
+    "learning": {"errors", "images", "callables", "envs", "experience", "policies"},
     # both together
     "rl": {
         "errors",
@@ -48,6 +49,7 @@ MAY_IMPORT = {
         "callables",
         "graph",
         "flows",
+        "images",
         "envs",
         "experience",
         "policies",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rillflow.envs.preprocessing import Preprocessing
 from rillflow.errors import BuildError
 
 STANDARD: dict[str, Any] = {
@@ -25,6 +26,17 @@ STANDARD: dict[str, Any] = {
     "reward_clipping": False,
 }
 """arguments of `ale_py.AtariVectorEnv`; `env_config` overrides them"""
+
+
+def refuse_preprocessing(env_id: str, preprocessing: Preprocessing | None) -> None:
+    """Atari games are resized, made grey and stacked by ALE itself."""
+    if preprocessing is not None and preprocessing.asked:
+        raise BuildError(
+            f"environment {env_id!r} has the standard preprocessing of Atari games (84x84, grey, "
+            f"4 frames) in native code: leave out {' and '.join(preprocessing.asked)}, or change "
+            'it by env_config={"img_height": ..., "img_width": ..., "grayscale": ..., '
+            '"stack_num": ...}.'
+        )
 
 
 def make_atari(env_id: str, num_envs: int, config: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.envs.checks import EnvError, found, raised
 from rillflow.envs.headless import expect_no_screen
+from rillflow.envs.preprocessing import Preprocessing
 from rillflow.envs.registry import BUILT_IN, living_name, unknown
 from rillflow.envs.vector import Envs
 from rillflow.errors import BuildError
@@ -26,14 +27,15 @@ def make_envs(
     *,
     seed: int = 0,
     env_config: Mapping[str, Any] | None = None,
+    preprocessing: Preprocessing | None = None,
 ) -> Envs:
     """`num_envs` copies of an environment behind one face.
 
     `env` is a Gymnasium id (a native vector version is preferred), one of our own names,
     "module:name", a factory that returns one environment or a vector environment, or a vector
     environment. `env_config` is passed to what makes it; a factory with a `num_envs` parameter is
-    given that too. Copies are seeded with `seed`, `seed + 1`, ... as Gymnasium does: give each
-    worker a `derive_seed` of its own.
+    given that too. `preprocessing` is what is done to observations. Copies are seeded with `seed`,
+    `seed + 1`, ... as Gymnasium does: give each worker a `derive_seed` of its own.
     """
     _import_gymnasium()
     from gymnasium.vector import VectorEnv
@@ -47,15 +49,15 @@ def make_envs(
                 f"env_config={config} cannot reach {type(env).__name__}, which is already made; "
                 "give a factory instead"
             )
-        return _finish(env, name_of(env), num_envs, seed)
+        return _finish(env, name_of(env), num_envs, seed, preprocessing)
     if isinstance(env, str):
-        return _from_name(env, num_envs, seed, config)
+        return _from_name(env, num_envs, seed, config, preprocessing)
     if not callable(env):
         raise BuildError(
             "an environment is an id, a factory or a vector environment; found "
             f"{found(env)}. For one environment object, pass a function that makes it"
         )
-    return _from_factory(env, name_of(env), num_envs, seed, config)
+    return _from_factory(env, name_of(env), num_envs, seed, config, preprocessing)
 
 
 def name_of(env: Any) -> str:
@@ -72,13 +74,21 @@ def _import_gymnasium() -> None:
         raise BuildError("environments need Gymnasium: pip install 'gymnasium>=1.1'") from error
 
 
-def _from_name(env_id: str, num_envs: int, seed: int, config: dict[str, Any]) -> Envs:
+def _from_name(
+    env_id: str,
+    num_envs: int,
+    seed: int,
+    config: dict[str, Any],
+    preprocessing: Preprocessing | None,
+) -> Envs:
     import gymnasium
 
     name = living_name(env_id)
     config = {**name.config, **config}
     if name.id.startswith("ALE/"):
-        from rillflow.envs.atari_preprocessing import make_atari
+        from rillflow.envs.atari_preprocessing import make_atari, refuse_preprocessing
+
+        refuse_preprocessing(env_id, preprocessing)
 
         return Envs(
             make_atari(name.id, num_envs, config), name=env_id, seed=seed, clip_rewards=True
@@ -87,7 +97,7 @@ def _from_name(env_id: str, num_envs: int, seed: int, config: dict[str, Any]) ->
     if ":" in path:
         factory = attribute(path)
         if factory is not None:
-            return _from_factory(factory, env_id, num_envs, seed, config)
+            return _from_factory(factory, env_id, num_envs, seed, config, preprocessing)
         path = path.partition(":")[2]  # Gymnasium's own meaning: import, then look up the id
     try:
         spec = gymnasium.spec(path)
@@ -101,13 +111,13 @@ def _from_name(env_id: str, num_envs: int, seed: int, config: dict[str, Any]) ->
             env_id,
             config,
         )
-        return _finish(vector, env_id, num_envs, seed)
+        return _finish(vector, env_id, num_envs, seed, preprocessing)
 
     def single(**kw: Any) -> Env[Any, Any]:
         # our Guard checks more, names the copy, and raises where Gymnasium's checker warns
         return gymnasium.make(path, disable_env_checker=True, **kw)
 
-    return _from_factory(single, env_id, num_envs, seed, config)
+    return _from_factory(single, env_id, num_envs, seed, config, preprocessing)
 
 
 def attribute(path: str) -> Any:
@@ -123,7 +133,12 @@ def attribute(path: str) -> Any:
 
 
 def _from_factory(
-    factory: Callable[..., Any], name: str, num_envs: int, seed: int, config: dict[str, Any]
+    factory: Callable[..., Any],
+    name: str,
+    num_envs: int,
+    seed: int,
+    config: dict[str, Any],
+    preprocessing: Preprocessing | None,
 ) -> Envs:
     from gymnasium.vector import VectorEnv
 
@@ -134,7 +149,7 @@ def _from_factory(
         config = {**config, "num_envs": num_envs}
     first = made(factory, name, config)
     if isinstance(first, VectorEnv):
-        return _finish(first, name, num_envs, seed)
+        return _finish(first, name, num_envs, seed, preprocessing)
     singles = [_single(first, name)]
     for index in range(1, num_envs):
         singles.append(_single(made(factory, name, config), name))
@@ -152,7 +167,7 @@ def _from_factory(
         vector = SyncVector([lambda env=env: env for env in guarded], again)  # type: ignore[misc]
     except Exception as error:
         raise raised(error, "being made into a vector", name) from error
-    return _finish(vector, name, num_envs, seed)
+    return _finish(vector, name, num_envs, seed, preprocessing)
 
 
 def takes_num_envs(factory: Callable[..., Any]) -> bool:
@@ -198,10 +213,12 @@ def _single(env: Any, name: str) -> Env[Any, Any]:
     return env
 
 
-def _finish(vector: Any, name: str, num_envs: int, seed: int) -> Envs:
+def _finish(
+    vector: Any, name: str, num_envs: int, seed: int, preprocessing: Preprocessing | None
+) -> Envs:
     if vector.num_envs != num_envs:
         raise BuildError(
             f"environment {name!r}: it was made with {vector.num_envs} copies, but "
             f"num_envs={num_envs}; make both the same, or give its factory a `num_envs` parameter"
         )
-    return Envs(vector, name=name, seed=seed)
+    return Envs(vector, name=name, seed=seed, preprocessing=preprocessing)

@@ -91,6 +91,8 @@ class MultiAgentEnvs:
         self._episodes = {policy: Episodes(self.rows(policy)) for policy in self.groups}
         self.exact = hasattr(type(vector), "get_state") and getattr(vector, "exact", True)
         """whether `set_state` continues exactly where `get_state` was called"""
+        self.shrunk: str | None = getattr(vector, "shrunk", None)
+        """what to tell of images that are smaller than the environment's, though nobody said so"""
 
     def rows(self, policy: str) -> int:
         """How many rows a policy's batch has: its agents times the copies."""
@@ -180,7 +182,7 @@ class MultiAgentEnvs:
         problem = mismatch(self._batched[agent], obs, key)
         if problem:
             raise EnvError(f"{where(self.name, step=self._steps)}: {problem}")
-        if not np.isfinite(obs).all():
+        if obs.dtype.kind == "f" and not np.isfinite(obs).all():
             raise not_finite(self.name, self._steps, obs, obs, key)
         return obs
 

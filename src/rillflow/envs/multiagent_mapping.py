@@ -11,6 +11,8 @@ from rillflow.arguments import check_count
 from rillflow.envs.checks import found, raised
 from rillflow.envs.make import attribute, made, name_of, takes_num_envs
 from rillflow.envs.multiagent import MultiAgentEnvs, MultiAgentVector, PolicyGroup
+from rillflow.envs.multiagent_preprocessing import PreprocessedAgents
+from rillflow.envs.preprocessing import Preprocessing
 from rillflow.envs.registry import BUILT_IN, unknown
 from rillflow.errors import BuildError
 
@@ -26,6 +28,7 @@ def make_multi_agent_envs(
     policies: Collection[str] | None = None,
     seed: int = 0,
     env_config: Mapping[str, Any] | None = None,
+    preprocessing: Preprocessing | None = None,
 ) -> MultiAgentEnvs:
     """`num_envs` copies of a multi-agent environment, as one batch per policy.
 
@@ -33,7 +36,7 @@ def make_multi_agent_envs(
     a PettingZoo parallel environment, a factory with a `num_envs` parameter of a
     `MultiAgentVector`, or such a vector.
     `policy_mapping` says for each agent which policy acts for it; `policies`, if given, are those
-    that exist.
+    that exist. `preprocessing` is what is done to the observations of all agents.
     """
     config, name = dict(env_config or {}), env if isinstance(env, str) else name_of(env)
     check_count("num_envs", num_envs)
@@ -44,6 +47,8 @@ def make_multi_agent_envs(
             f"environment {name!r}: it was made with {vector.num_envs} copies, but "
             f"num_envs={num_envs}"
         )
+    if preprocessing is not None and preprocessing != Preprocessing():
+        vector = PreprocessedAgents(vector, preprocessing, name)
     groups = group_agents(vector, policy_mapping, policies, name)
     return MultiAgentEnvs(vector, groups, name=name, seed=seed)
 

@@ -165,14 +165,19 @@ class ParallelEnvs:
 
     def _encode(self, agent: str, copies: Mapping[int, Mapping[str, Any]]) -> Array:
         """An agent's observations in one array; zeros in copies where it sees nothing."""
-        from gymnasium.vector.utils import concatenate, create_empty_array
-
         space, seen = self._raw[agent], self._seen[agent]
         shape = (self.num_envs, *seen.space.shape)
         out: Array = np.zeros(shape, seen.space.dtype)
         rows = [i for i, obs in copies.items() if agent in obs]
-        if rows:
-            values = [copies[i][agent] for i in rows]
-            empty: Any = create_empty_array(space, n=len(rows))
-            out[rows] = seen.encode(concatenate(space, values, empty))
+        if rows and (space.dtype, space.shape) == (seen.space.dtype, seen.space.shape):
+            for i in rows:  # large images are copied once
+                out[i] = copies[i][agent]
+        elif rows:
+            out[rows] = seen.encode(self._batch(space, [copies[i][agent] for i in rows]))
         return out
+
+    def _batch(self, space: Space[Any], values: list[Any]) -> Any:
+        from gymnasium.vector.utils import concatenate, create_empty_array
+
+        empty: Any = create_empty_array(space, n=len(values))
+        return concatenate(space, values, empty)

@@ -78,6 +78,9 @@ def _box(space: Box, name: str) -> Observations:
 
     if space.dtype is None or space.dtype.kind not in "fiub":
         raise _unsupported(space, name, "observation", "a Box of numbers")
+    if space.dtype == np.bool_ and len(space.shape) in (2, 3):  # an image stays as small as it is
+        bits = spaces.Box(0, 1, space.shape, np.uint8)
+        return Observations(bits, lambda raw: raw.view(np.uint8))
     image = space.dtype == np.uint8 and len(space.shape) in (2, 3)
     if image or (space.dtype == np.float32 and space.shape):
         return Observations(space, lambda raw: raw)

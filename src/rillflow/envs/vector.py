@@ -35,6 +35,8 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
+from rillflow.envs.frame_stack import FrameStack
+from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
 from rillflow.envs.spaces import Array, actions_of, is_box, observations_of
 from rillflow.envs.state import state_of
 
@@ -77,7 +79,13 @@ class Envs:
     """A vector environment with plain arrays, checked results and episode statistics."""
 
     def __init__(
-        self, vector: Any, *, name: str, seed: int = 0, clip_rewards: bool = False
+        self,
+        vector: Any,
+        *,
+        name: str,
+        seed: int = 0,
+        clip_rewards: bool = False,
+        preprocessing: Preprocessing | None = None,
     ) -> None:
         self.name = name
         self.num_envs = int(vector.num_envs)
@@ -88,7 +96,15 @@ class Envs:
         self._seed = seed & 0x3FFFFFFF  # native environments take 32 signed bits, and count up
         self._clip_rewards = clip_rewards
         self._mode = autoreset_mode(vector, name)
-        self._observations = observations_of(vector.single_observation_space, name)
+        how = preprocessing or Preprocessing()
+        seen = observations_of(vector.single_observation_space, name)
+        self._observations = preprocessed(seen, how, name)
+        self.shrunk = shrunk_by_default(seen.space, how)
+        """what to tell of images that are smaller than the environment's, though nobody said so"""
+        self._stack = None
+        if how.frame_stack > 1:
+            space = self._observations.space
+            self._stack = FrameStack(space, how.frame_stack, how.image(space))
         self._actions = actions_of(vector.single_action_space, name)
         self._state = state_of(vector)
         self._mends = hasattr(vector, "mending")
@@ -109,7 +125,7 @@ class Envs:
     @property
     def observation_space(self) -> Box:
         """Of one environment: float32, or uint8 for an image."""
-        return self._observations.space
+        return self._observations.space if self._stack is None else self._stack.space
 
     @property
     def action_space(self) -> Space[Any]:
@@ -136,6 +152,8 @@ class Envs:
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
         self.obs = self._encode(raw).copy()
+        if self._stack is not None:
+            self.obs = self._stack.begin(self.obs)
         return self.obs
 
     def _call_reset(self, **arguments: Any) -> Any:
@@ -185,13 +203,21 @@ class Envs:
                 next_obs = self._with_final(obs, done, info)
             elif ended:
                 obs = self._begin(obs, done)
+        if self._stack is not None:
+            obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
+        self._count(rewards, valid, done, ended)
+        self.obs = obs
+        return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
+
+    def _count(
+        self, rewards: npt.NDArray[np.float32], valid: Bools | None, done: Bools, ended: bool
+    ) -> None:
+        """Note the environment's own rewards; what is learned from is clipped afterwards."""
         self._episodes.count(rewards, valid)
         if ended:
             self._episodes.end(done)
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
-        self.obs = obs
-        return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
 
     def to_env_actions(self, actions: Array) -> Array:
         """A policy's actions as the environment takes them: clipped, counted from its start."""
@@ -247,6 +273,8 @@ class Envs:
                 self.vector.reset(seed=self._seed)
             self._state.set(state["env"])
             self._seeded, self.obs = True, state["obs"].copy()
+            if self._stack is not None:
+                self._stack.restore(state["obs"])
 
     def close(self) -> None:
         """Let the environments go; safe to call twice."""
@@ -289,7 +317,7 @@ class Envs:
         if encoded.shape[1:] != obs.shape[1:]:
             shapes = f"expected shape {obs.shape[1:]}, found shape {encoded.shape[1:]}"
             self._refuse(f"final_obs: {shapes}")
-        if not np.isfinite(encoded).all():
+        if encoded.dtype == np.float32 and not np.isfinite(encoded).all():
             raise not_finite(self.name, self._steps, final, encoded, "final_obs", rows)
         out = obs.copy()
         out[rows] = encoded

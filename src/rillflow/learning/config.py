@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rillflow.callables import label_of
+from rillflow.envs.preprocessing import Preprocessing, Resize
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
+from rillflow.images import Channels, image_in
 from rillflow.learning import fault_settings, schedules
 from rillflow.learning.fields import type_problems
 from rillflow.policies.explorers import Explorer
@@ -72,6 +74,13 @@ class AlgorithmConfig(metaclass=_Settings):
     """an id, a factory of environments, or `module:name`"""
     env_config: dict[str, Any] = field(default_factory=dict)
     """keyword arguments of the environment"""
+    resize: Resize = "auto"
+    """images become so many pixels a side, or (height, width) of them; auto: those above 128 are
+    shrunk; None: as they are"""
+    grayscale: bool = False
+    """whether images of three colours become grey"""
+    frame_stack: int = 1
+    """how many observations, the newest and those before it, the policy sees as one"""
     num_workers: int = 2
     """rollout workers; 0: one in the driver itself"""
     num_envs_per_worker: int = 32
@@ -129,6 +138,9 @@ class AlgorithmConfig(metaclass=_Settings):
     for images, an mlp for anything else"""
     lstm_size: int = 128
     """cells, if the model is an lstm"""
+    channels: Channels = "auto"
+    """where images of three axes have their channels: first or last; auto: two axes of one length
+    are height and width, or else the shorter one of the outer axes has the channels"""
     num_gpus: int = 0
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
@@ -150,6 +162,16 @@ class AlgorithmConfig(metaclass=_Settings):
 
     # what follows from the settings: values that workers and learners ask for
 
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to observations, wherever the policy plays."""
+        return Preprocessing(self.resize, self.grayscale, self.frame_stack, self.channels)
+
+    @property
+    def env_settings(self) -> dict[str, Any]:
+        """What environments are made with, beside their name and number."""
+        return {"env_config": self.env_config, "preprocessing": self.preprocessing}
+
     def learning_rate(self, updates: int) -> float:
         """For the optimiser step that follows so many others."""
         if self.final_lr is None or self.final_lr > self.lr:
@@ -167,7 +189,8 @@ class AlgorithmConfig(metaclass=_Settings):
                 lstm_size=self.lstm_size,
                 scale_observations=self.scale_observations,
                 normalize_observations=self.normalize_observations,
-                model=self.model or _usual_model(observation_space),
+                channels=getattr(observation_space, "channels", self.channels),
+                model=self.model or _usual_model(observation_space, self.channels),
             )
             return schedules.at_first(self).modules(spec).acting
         except BuildError as error:
@@ -238,6 +261,7 @@ class AlgorithmConfig(metaclass=_Settings):
                 wrong.append(f"{name} must be above 0, or None, got {limit!r}")
         if self.normalize_observations and self.scale_observations:
             wrong.append(BOTH_SCALED)
+        wrong += self.preprocessing.problems()
         wrong += fault_settings.problems(self)
         return wrong
 
@@ -305,8 +329,8 @@ def refused(kind: type, problems: list[str]) -> BuildError:
     return BuildError(text if text.endswith(("?", ".")) else text + ".")
 
 
-def _usual_model(observation_space: Any) -> Literal["cnn", "mlp"]:
-    return "cnn" if len(observation_space.shape) == 3 else "mlp"
+def _usual_model(observation_space: Any, channels: Channels) -> Literal["cnn", "mlp"]:
+    return "mlp" if image_in(observation_space, channels) is None else "cnn"
 
 
 def below_one(settings: Any, *names: str) -> list[str]:
@@ -340,6 +364,9 @@ def tuned(settings: type, env: Any) -> dict[str, Any]:
                 return dict(table[name])
     return {}
 
+
+AS_BEFORE: dict[str, Any] = {"resize": None}
+"""what was done in runs of versions that had no such setting"""
 
 RENAMED = {"loss": "update", "postprocess": "prepare"}
 """settings of version 0.1 that say something else now"""

@@ -163,8 +163,10 @@ def described(network: Description) -> str:
     if network.model == "mlp":
         sizes = (network.observation_size, *network.hidden, network.width)
         return f"{head}, {' x '.join(map(str, sizes))}"
-    model = network.model if isinstance(network.model, str) else "a network of your own"
-    return f"{head} on {model}"
+    if not isinstance(network.model, str):
+        return f"{head} on a network of your own"
+    seen = "" if network.image is None else f" of {network.image}: {network.convolutions}"
+    return f"{head} on {network.model}{seen}"
 
 
 def _torch_steps(spec: PolicySpec, config: AlgorithmConfig) -> list[Step]:

@@ -52,7 +52,7 @@ def _check_proportion(spec: PolicySpec, count: int) -> None:
     largest = max(
         *(left * right for left, right in pairwise(widths)),
         spec.lstm_size**2,
-        spec.image_features**2,
+        (spec.image_features or 1) ** 2,
     )
     if largest > max(_MODEST, 4 * count):
         raise BuildError(

@@ -7,9 +7,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from rillflow.policies.convolutions import Convolutions, convolutions_of
 from rillflow.policies.heads import Headed
 from rillflow.policies.mlp import Layers, vector_layers
-from rillflow.policies.nature_cnn import Convolutions
 from rillflow.policies.spec import PolicySpec
 
 
@@ -23,7 +23,7 @@ class Lstm(Headed):
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__(spec)
         self.trunk: Layers | Convolutions
-        self.trunk = Convolutions(spec) if spec.image else vector_layers(spec)
+        self.trunk = convolutions_of(spec) if spec.image else vector_layers(spec)
         self.lstm = nn.LSTM(self.trunk.features, spec.lstm_size)
         self.add_heads(spec.lstm_size)
 

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from rillflow.errors import BuildError
+from rillflow.policies.cnn import Cnn
 from rillflow.policies.initial import weights_at_first
 from rillflow.policies.lstm import Lstm
 from rillflow.policies.mlp import Mlp
-from rillflow.policies.nature_cnn import NatureCnn
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_normalizer import normalize_before
 
-MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": NatureCnn, "lstm": Lstm}
+MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": Cnn, "lstm": Lstm}
 
 
 def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:

@@ -201,7 +201,7 @@ def q_of_action(spec: PolicySpec, copies: int = 1) -> QOfAction:
     if spec.image:
         raise BuildError(
             f"q_of_action takes observations that are vectors, found {spec.observation_space}: use "
-            "an algorithm for images (PPO, IMPALA)"
+            "model='mlp', which sees images flat, or an algorithm for images (PPO, IMPALA, DQN)"
         )
     return QOfAction(spec, copies)
 

@@ -118,7 +118,23 @@ def spec_from_data(
         )
     for name in ("observation_space", "action_space"):
         fields[name] = _space_from_data(fields[name])
+    if "channels" not in data:
+        fields |= _as_before_channels(fields)
     return PolicySpec(**fields)
+
+
+def _as_before_channels(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """How a file of a version whose specs had no `channels` has to be read: as that version did.
+
+    The shorter of the outer axes had the channels of an image, and white was 255, whatever the
+    bounds were.
+    """
+    space: Any = fields["observation_space"]
+    if space.dtype != np.uint8 or len(space.shape) != 3:
+        return {}
+    first = space.shape[0] <= space.shape[-1]
+    whole = spaces.Box(0, 255, space.shape, np.uint8)
+    return {"channels": "first" if first else "last", "observation_space": whole}
 
 
 def _space_to_data(space: Space[Any]) -> dict[str, Any]:

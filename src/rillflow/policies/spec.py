@@ -18,14 +18,13 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from rillflow.errors import BuildError
+from rillflow.images import CHANNELS, Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
+from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
+from rillflow.policies.image_scale import FAR
 from rillflow.policies.normalizer import buffer_shapes
 
 Shape = tuple[int, ...]
-SMALLEST_IMAGE = 36
-"""what the three convolutions of the Nature network need, in pixels a side"""
-_FAR = 1e6
-"""bounds beyond it stand for none"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class PolicySpec:
     """
 
     observation_space: Space[Any]
-    """of one environment, preprocessed: a floating-point vector, or an image of uint8"""
+    """of one environment, preprocessed: floating-point numbers, or an image or table of uint8"""
     action_space: Space[Any]
     """of one environment"""
     hidden: Shape = (64, 64)
@@ -66,8 +65,12 @@ class PolicySpec:
     """q values as a value plus advantages (Wang et al. 2015, arXiv:1511.06581)"""
     shared: bool = False
     """one trunk for the actor and the critic of an mlp; a cnn or an lstm always has one"""
-    image_features: int = 512
-    """width of the layer behind the convolutions"""
+    image_features: int | None = None
+    """width of the layer behind the convolutions; None: 512 behind those of large images, 128
+    behind those of small ones"""
+    channels: Channels = "auto"
+    """where images of three axes have their channels: first or last; auto: told by the shape (see
+    `rillflow.images.as_image`)"""
     lstm_size: int = 128
     """cells of the lstm"""
     scale_observations: bool = False
@@ -106,23 +109,41 @@ class PolicySpec:
         Numbers that have no bounds, or such that no observation comes near them, stay as they are.
         """
         if not self.scale_observations:
-            return None
+            return self._whole_pixels()
         space: Any = self.observation_space
         low, high = (np.ravel(bound).astype(np.float64) for bound in (space.low, space.high))
-        bounded = (np.abs(low) < _FAR) & (np.abs(high) < _FAR) & (low < high)
+        bounded = (np.abs(low) < FAR) & (np.abs(high) < FAR) & (low < high)
         half = np.where(bounded, (high - low) / 2, 1.0)
         middle = np.where(bounded, low + half, 0.0)
         return middle.astype(np.float32), (1 / half).astype(np.float32)
 
-    @cached_property
-    def image(self) -> bool:
-        """Whether observations are images: three axes of uint8."""
-        return self.observation_space.dtype == np.uint8 and len(self.observation_shape) == 3
+    def _whole_pixels(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        """The scale of images that are seen flat: bytes become numbers from 0 to 1."""
+        space: Any = self.observation_space
+        if space.dtype != np.uint8 or self.image is not None:
+            return None
+        size, white = self.observation_size, max(1.0, float(space.high.max()))
+        return np.zeros(size, np.float32), np.full(size, 1 / white, np.float32)
 
     @cached_property
+    def image(self) -> Image | None:
+        """How the network sees observations as images; None: it sees numbers in a row."""
+        if self.model == "mlp":
+            return None
+        if self.model == "cnn":
+            return as_image(self.observation_shape, self.channels)
+        return image_in(self.observation_space, self.channels)
+
+    @property
     def channels_first(self) -> bool:
-        """Whether images are [C, H, W]; the channels are the shorter one of the outer axes."""
-        return self.observation_shape[0] <= self.observation_shape[-1]
+        """Whether observations are images [C, H, W]."""
+        return self.image is not None and self.image.order == "first"
+
+    @cached_property
+    def convolutions(self) -> ConvolutionPlan:
+        """The layers that look at images."""
+        assert self.image is not None, "observations are no images"
+        return plan_for(self.image, self.image_features)
 
     # what follows from the choices
 
@@ -225,6 +246,7 @@ def _check_choices(spec: PolicySpec) -> None:
         "activation": ("tanh", "relu"),
         "model": ("mlp", "cnn", "lstm"),
         "head": ("actor_critic", "q", "squashed_gaussian", "deterministic"),
+        "channels": CHANNELS,
     }
     for name, valid in choices.items():
         found = getattr(spec, name)
@@ -244,8 +266,9 @@ def _check_sizes(spec: PolicySpec) -> None:
             f"got {spec.hidden!r}"
         )
     for name in ("image_features", "lstm_size"):
-        if not _positive(getattr(spec, name)):
-            raise BuildError(f"{name} must be a positive number, got {getattr(spec, name)!r}")
+        found = getattr(spec, name)
+        if not _positive(found) and not (name == "image_features" and found is None):
+            raise BuildError(f"{name} must be a positive number, got {found!r}")
 
 
 def _positive(number: object) -> bool:
@@ -303,23 +326,15 @@ def _check_observations(spec: PolicySpec) -> None:
         _check_normalize(spec)
     if not isinstance(spec.model, str):
         return  # your own network may take any array
-    if not spec.image and not np.issubdtype(space.dtype, np.floating):
+    if space.dtype != np.uint8 and not np.issubdtype(space.dtype, np.floating):
         raise BuildError(
-            f"observations must be floating-point vectors or images (three axes of uint8), "
-            f"found {space}: convert them to float32 first"
+            f"observations must be floating-point numbers or images of uint8, found {space}: "
+            "convert them to float32, or images to uint8, first"
         )
-    if spec.model == "mlp" and spec.image:
-        raise BuildError(f"model='mlp' takes vectors, found the images {space}: use model='cnn'")
-    if spec.model == "cnn" and not spec.image:
+    if spec.model == "cnn" and spec.image is None:
         raise BuildError(
-            "model='cnn' takes images (three axes of uint8; pixels are scaled inside), "
-            f"found {space}: use model='mlp', or keep the pixels as uint8"
-        )
-    sides = sorted(spec.observation_shape)[1:]
-    if spec.image and min(sides) < SMALLEST_IMAGE:
-        raise BuildError(
-            f"the convolutions need images of at least {SMALLEST_IMAGE}x{SMALLEST_IMAGE} pixels, "
-            f"found {space}: enlarge them, or give a model of your own"
+            "model='cnn' takes images, which have two or three axes (pixels are scaled inside), "
+            f"found {space}: use model='mlp'"
         )
 
 

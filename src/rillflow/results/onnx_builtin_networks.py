@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rillflow.policies.image_scale import PixelScale, pixel_scale
 from rillflow.policies.normalizer import CLIP, Normalizer, moments_in
 from rillflow.policies.spec import PolicySpec
 from rillflow.results.optional_libraries import needs
@@ -63,7 +64,8 @@ class _Graph:
 
     def model(self) -> Any:
         spec, kinds = self.spec, self.onnx.TensorProto
-        kind = kinds.UINT8 if spec.image else kinds.FLOAT
+        whole = spec.observation_space.dtype == np.uint8
+        kind = kinds.UINT8 if whole else kinds.FLOAT
         inputs = [self.tensor("observation", kind, *spec.observation_shape)]
         outputs = [
             self.tensor("action", self._action_kind(), *spec.actions.shape),
@@ -88,7 +90,7 @@ class _Graph:
     # layers
 
     def _vector(self) -> str:
-        x = self.node("Flatten", "observation", axis=1)
+        x = self.node("Flatten", self._floats(), axis=1)
         if self.spec.normalize_observations:
             x = self._normalized(x)
         if self.spec.observation_scale is not None:
@@ -107,15 +109,37 @@ class _Graph:
         ends = (self.constant(name, np.float32(end)) for name, end in _ENDS.items())
         return self.node("Clip", x, *ends)
 
+    def _floats(self) -> str:
+        if self.spec.observation_space.dtype != np.uint8:
+            return "observation"
+        return self.node("Cast", "observation", to=self.onnx.TensorProto.FLOAT)
+
     def _image(self) -> str:
-        x = self.node("Cast", "observation", to=self.onnx.TensorProto.FLOAT)
-        if not self.spec.channels_first:
+        image, plan = self.spec.image, self.spec.convolutions
+        assert image is not None
+        x = self._floats()
+        if image.order == "last":
             x = self.node("Transpose", x, perm=[0, 3, 1, 2])
-        x = self.node("Div", x, self.constant("white", np.float32(255)))
-        for name, stride in (("trunk.conv1", 4), ("trunk.conv2", 2), ("trunk.conv3", 1)):
+        elif image.order == "none":
+            x = self.node("Unsqueeze", x, self.constant("channel_axis", np.array([1])))
+        if plan.pool > 1:
+            sides = [plan.pool, plan.pool]
+            x = self.node("AveragePool", x, kernel_shape=sides, strides=sides)
+        x = self._scaled(x, pixel_scale(self.spec.observation_space, image))
+        for number, layer in enumerate(plan.layers, start=1):
+            name = f"trunk.conv{number}"
             given = (x, self.weight(f"{name}.weight"), self.weight(f"{name}.bias"))
-            x = self.node("Relu", self.node("Conv", *given, strides=[stride, stride]))
+            pads = [*layer.padding, *layer.padding]
+            seen = self.node("Conv", *given, strides=[*layer.stride], pads=pads)
+            x = self.node("Relu", seen)
         return self.node("Relu", self.linear(self.node("Flatten", x, axis=1), "trunk.dense"))
+
+    def _scaled(self, x: str, scale: PixelScale) -> str:
+        if scale.white is not None:
+            return self.node("Div", x, self.constant("white", np.float32(scale.white)))
+        low, factor = (numbers[:, None, None] for numbers in (scale.low, scale.factor))
+        x = self.node("Sub", x, self.constant("darkest", low))
+        return self.node("Mul", x, self.constant("brightness", factor))
 
     def _lstm(self, features: str) -> str:
         """One step; the state [B, 2, size] is hidden on top of cell."""

@@ -49,7 +49,11 @@ def play_agents(
         env_to_play(own)
     count, config = min(episodes, _COPIES), trained.config
     envs = make_multi_agent_envs(
-        config.env, count, trained.agents, seed=seed, env_config=config.env_config
+        config.env,
+        count,
+        trained.agents,
+        seed=seed,
+        **config.env_settings,
     )
     try:
         shares = {name: _Shares(envs.rows(name), episodes, count) for name in envs.groups}

@@ -56,7 +56,7 @@ def tasks_of(config: AlgorithmConfig, count: int, seed: int) -> list[Any]:
     >>> len(goals), goals[0].shape
     (3, (2,))
     """
-    envs = make_envs(config.env, 1, env_config=config.env_config)
+    envs = make_envs(config.env, 1, **config.env_settings)
     try:
         return sample_tasks(envs, count, seed)
     finally:

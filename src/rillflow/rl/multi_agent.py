@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, overload
 
+from rillflow.envs.preprocessing import Preprocessing, Resize
 from rillflow.errors import BuildError, RunError, dual_error
 from rillflow.experience.batch import MultiAgentBatch, SampleBatch
 from rillflow.flows.flow import Flow
@@ -22,6 +24,7 @@ from rillflow.flows.stream import Stream
 from rillflow.graph.context import Operator
 from rillflow.graph.handles import Actors, Handle
 from rillflow.graph.node import Node
+from rillflow.images import Channels
 from rillflow.learning.config import AlgorithmConfig, refused
 from rillflow.learning.fields import type_problems
 from rillflow.learning.schedules import require_goal, scheduled, with_values
@@ -38,6 +41,14 @@ class MultiAgentConfig:
     """a name, or a factory of a PettingZoo parallel environment or of a `MultiAgentVector`"""
     env_config: dict[str, Any] = field(default_factory=dict)
     """keyword arguments of the environment"""
+    resize: Resize = "auto"
+    """what becomes of images, as in the settings of an algorithm"""
+    grayscale: bool = False
+    """whether images of three colours become grey"""
+    frame_stack: int = 1
+    """how many observations a policy sees as one"""
+    channels: Channels = "auto"
+    """where images of three axes have their channels"""
     policies: Mapping[str, AlgorithmConfig]
     """for each policy the settings of the algorithm that trains it"""
     policy_mapping: Mapping[str, str] | Callable[[str], str]
@@ -49,9 +60,19 @@ class MultiAgentConfig:
     rollout_fragment_length: int = 32
     """steps of each environment per rollout"""
 
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to observations, for all policies alike."""
+        return Preprocessing(self.resize, self.grayscale, self.frame_stack, self.channels)
+
+    @property
+    def env_settings(self) -> dict[str, Any]:
+        """What environments are made with, beside their name and number."""
+        return {"env_config": self.env_config, "preprocessing": self.preprocessing}
+
     def validate(self) -> None:
         """Refuse types and numbers that cannot work, all at once."""
-        wrong = type_problems(self)
+        wrong = type_problems(self) or self.preprocessing.problems()
         if not isinstance(self.policies, Mapping) or not self.policies:
             wrong.append(f"policies must be a dict of settings by name, got {self.policies!r}")
         else:
@@ -90,9 +111,11 @@ class MultiAgentWorkers(Handle):
             1,
             config.policy_mapping,
             policies=config.policies,
-            env_config=config.env_config,
+            **config.env_settings,
         )
         envs.close()
+        if envs.shrunk:
+            warnings.warn(f"environment {envs.name!r}: {envs.shrunk}", stacklevel=3)
         idle = sorted(set(config.policies) - set(envs.groups))
         if idle:
             raise BuildError(
@@ -220,6 +243,10 @@ def _settings_in(config: MultiAgentConfig, policy: str, agents: int) -> Algorith
         with_values(own, counted),
         env=config.env,
         env_config=config.env_config,
+        resize=config.resize,
+        grayscale=config.grayscale,
+        frame_stack=config.frame_stack,
+        channels=config.channels,
         num_workers=config.num_workers,
         num_envs_per_worker=config.num_envs_per_worker * agents,
         rollout_fragment_length=config.rollout_fragment_length,

@@ -42,7 +42,7 @@ class MultiAgentWorker:
             config.policy_mapping,
             policies=config.policies,
             seed=info.seed,
-            env_config=config.env_config,
+            **config.env_settings,
         )
         self.policies = {
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())

@@ -33,7 +33,10 @@ class RolloutWorker(ActingWorker):
     def __init__(self, config: AlgorithmConfig, spec: PolicySpec, info: ActorInfo) -> None:
         super().__init__(config, spec, info)
         self.envs: Envs = make_envs(
-            config.env, config.num_envs_per_worker, seed=info.seed, env_config=config.env_config
+            config.env,
+            config.num_envs_per_worker,
+            seed=info.seed,
+            **config.env_settings,
         )
         if config.on_failure != "raise":
             self.envs.mend()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
@@ -214,8 +215,10 @@ def _spec(config: AlgorithmConfig) -> tuple[PolicySpec, Any]:
     """
     from rillflow.envs.make import make_envs
 
-    envs = make_envs(config.env, 1, env_config=config.env_config)
+    envs = make_envs(config.env, 1, **config.env_settings)
     try:
+        if envs.shrunk:
+            warnings.warn(f"environment {envs.name!r}: {envs.shrunk}", stacklevel=4)
         spec = config.policy_spec(envs.observation_space, envs.action_space)
         return spec, None if isinstance(spec.model, str) else envs.reset()[0]
     finally:

@@ -14,7 +14,8 @@ _MOVED = {
     "rl.meta_learner": "learning.meta_learner",
     "models.mlp": "policies.mlp",
     "models.lstm": "policies.lstm",
-    "models.nature_cnn": "policies.nature_cnn",
+    "models.nature_cnn": "policies.cnn",
+    "policies.nature_cnn": "policies.cnn",
     "envs.points": "envs.toy_point_goal",
     "envs.poles": "envs.toy_multiagent_cartpole",
 }

@@ -84,6 +84,10 @@ def build_agents(
         MultiAgentConfig(
             env=config.env,
             env_config=config.env_config,
+            resize=config.resize,
+            grayscale=config.grayscale,
+            frame_stack=config.frame_stack,
+            channels=config.channels,
             policies=dict.fromkeys(names, config),
             policy_mapping=dict(agents),
             num_workers=config.num_workers,

@@ -106,7 +106,7 @@ def _spec(config: AlgorithmConfig) -> PolicySpec:
     """The policy's shape, from the spaces of one environment that is closed at once."""
     from rillflow.envs.make import make_envs
 
-    envs = make_envs(config.env, 1, env_config=config.env_config)
+    envs = make_envs(config.env, 1, **config.env_settings)
     envs.close()
     return config.policy_spec(envs.observation_space, envs.action_space)
 
@@ -115,7 +115,7 @@ def _specs(config: AlgorithmConfig, agents: Mapping[str, str]) -> dict[str, Poli
     """The same for each policy of several agents."""
     from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 
-    envs = make_multi_agent_envs(config.env, 1, agents, env_config=config.env_config)
+    envs = make_multi_agent_envs(config.env, 1, agents, **config.env_settings)
     envs.close()
     return {
         name: config.policy_spec(group.observation_space, group.action_space)

@@ -9,7 +9,7 @@ from typing import Any
 
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
-from rillflow.learning.config import RENAMED, AlgorithmConfig, replaced
+from rillflow.learning.config import AS_BEFORE, RENAMED, AlgorithmConfig, replaced
 from rillflow.learning.fault_settings import FAULT_SETTINGS
 from rillflow.runs.code_by_name import pointed_at
 from rillflow.runs.directory import RunDirectory
@@ -107,7 +107,7 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
     not know are refused: the run would not be the same one.
     """
     defaults = {field.name: field for field in dataclasses.fields(kind)}
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {**AS_BEFORE}
     for name, value in saved.items():
         if value is None and name in RENAMED:
             continue  # as version 0.1 said that the algorithm's own is used

@@ -45,9 +45,15 @@ def envs_are_exact(job: Job) -> bool:
     config = job.config
     try:
         if job.agents is None:
-            return _closed(make_envs(config.env, 1, env_config=config.env_config))
+            return _closed(make_envs(config.env, 1, **config.env_settings))
         return _closed(
-            make_multi_agent_envs(config.env, 1, job.agents, env_config=config.env_config)
+            make_multi_agent_envs(
+                config.env,
+                1,
+                job.agents,
+                env_config=config.env_config,
+                preprocessing=config.preprocessing,
+            )
         )
     except BuildError:
         return False

@@ -11,10 +11,10 @@ from gymnasium import spaces
 from torch import nn
 
 from rillflow.errors import BuildError
+from rillflow.policies.convolutions import channels_last, convolutions_of
 from rillflow.policies.initial import orthogonal
 from rillflow.policies.lstm import Lstm
 from rillflow.policies.make_model import make_model
-from rillflow.policies.nature_cnn import Convolutions, channels_last
 from rillflow.policies.spec import PolicySpec
 
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
@@ -76,7 +76,8 @@ def test_a_seed_decides_the_weights_and_touches_nothing_else(model: Any) -> None
 
 def test_the_nature_network_has_its_published_shapes() -> None:
     shapes = {
-        n: tuple(p.shape) for n, p in Convolutions(make_spec(ATARI, model="cnn")).named_parameters()
+        n: tuple(p.shape)
+        for n, p in convolutions_of(make_spec(ATARI, model="cnn")).named_parameters()
     }
     assert shapes["conv1.weight"] == (32, 4, 8, 8)
     assert shapes["conv2.weight"] == (64, 32, 4, 4)
@@ -104,7 +105,7 @@ def test_channels_on_either_side_mean_the_same() -> None:
 
 def test_images_are_channels_last_before_the_first_convolution() -> None:
     """And pixels are scaled to [0, 1]: up to rounding it is the network as it is written down."""
-    convolutions = Convolutions(make_spec(ATARI, model="cnn"))
+    convolutions = convolutions_of(make_spec(ATARI, model="cnn"))
     seen: list[torch.Tensor] = []
     convolutions.conv2.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     images = torch.randint(0, 256, (3, 4, 84, 84), dtype=torch.uint8)

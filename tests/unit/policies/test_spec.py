@@ -39,10 +39,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"actions": spaces.MultiBinary(3)}, "write it as MultiDiscrete([2] * 3)"),
     ({"actions": spaces.Text(3)}, "Discrete, MultiDiscrete and floating-point Box action spaces"),
     ({"observations": spaces.Discrete(3)}, "encode them as one vector first"),
-    ({"observations": spaces.Box(0, 9, (3,), np.int64)}, "convert them to float32 first"),
-    ({"observations": IMAGE}, "use model='cnn'"),
-    ({"observations": VECTOR, "model": "cnn"}, "use model='mlp', or keep the pixels as uint8"),
-    ({"observations": SMALL, "model": "cnn"}, "at least 36x36 pixels"),
+    ({"observations": spaces.Box(0, 9, (3,), np.int64)}, "convert them to float32"),
+    ({"observations": VECTOR, "model": "cnn"}, "two or three axes (pixels are scaled inside)"),
+    ({"channels": "middle"}, "channels must be one of auto, first, last"),
     ({"scale_observations": True}, "scales what has bounds, and Box(-inf, inf, (4,), float32)"),
     ({"scale_observations": True, "observations": UNIT}, "has none beside -1 and 1"),
     (

@@ -23,10 +23,11 @@ _ELSEWHERE = ("env",)
 
 _GROUPS = {
     "rollouts": (
-        "env_config", "num_workers", "num_envs_per_worker", "rollout_fragment_length",
+        "env_config", "resize", "grayscale", "frame_stack", "num_workers", "num_envs_per_worker",
+        "rollout_fragment_length",
     ),
     "faults": ("on_failure", "max_restarts", "worker_timeout", "env_timeout", "worker_memory"),
-    "network": ("hidden", "activation", "model", "lstm_size"),
+    "network": ("hidden", "activation", "model", "lstm_size", "channels"),
 }  # fmt: skip
 """what every algorithm has, by subject; the rest is about learning"""
 
@@ -162,6 +163,8 @@ def _pointed_at(name: str) -> Any:
 def _first_that_fits(hints: tuple[Any, ...], text: str) -> Any:
     if text.lower() in ("none", "null") and type(None) in hints:
         return None
+    if any(text in typing.get_args(hint) for hint in hints):  # a word of a Literal
+        return text
     values = [parse_value(hint, text) for hint in hints if hint is not type(None)]
     return next((value for value in values if not isinstance(value, str)), text)
 

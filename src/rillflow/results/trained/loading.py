@@ -9,7 +9,7 @@ from typing import Any
 
 from rillflow.algorithms import NAMES, get_algorithm
 from rillflow.errors import BuildError
-from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.config import AS_BEFORE, AlgorithmConfig
 from rillflow.results.trained.policy import Origin, Trained
 from rillflow.safety.consent import named_code, untrusted
 
@@ -36,7 +36,7 @@ def load(
     names = {field.name for field in dataclasses.fields(kind)}
     settings: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
-        for key, value in {"env": None, **saved}.items()
+        for key, value in {"env": None, **AS_BEFORE, **saved}.items()
         if key in names  # another version may have had other settings
     }
     if env is not None:

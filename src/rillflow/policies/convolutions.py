@@ -1,0 +1,120 @@
+"""Convolutions that make features of images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d, conv2d
+
+from rillflow.errors import BuildError
+from rillflow.images import Channels, as_image, image_in
+from rillflow.policies.convolution_plan import plan_for
+from rillflow.policies.image_scale import PixelScale, pixel_scale
+
+if TYPE_CHECKING:
+    from rillflow.images import Image
+    from rillflow.policies.convolution_plan import ConvolutionPlan
+    from rillflow.policies.spec import PolicySpec
+
+
+def image_encoder(
+    space: Any, *, features: int | None = None, channels: Channels = "auto"
+) -> Convolutions:
+    """A module from images [N, ...] of this Box to `features` numbers each: [N, features].
+
+    >>> from gymnasium.spaces import Box
+    >>> encoder = image_encoder(Box(0, 1, (10, 10, 4), bool))
+    >>> encoder.features, encoder(torch.zeros(3, 10, 10, 4)).shape
+    (128, torch.Size([3, 128]))
+
+    Images may come in any dtype; they are scaled by the bounds of their space. Sides above 128
+    pixels are averaged first. How its weights begin is for whoever builds it to say: by their
+    names, with `initial_weights`.
+
+    Args:
+        space: of one image, of two or three axes.
+        features: None: as many as suit the size.
+        channels: where the channels of three axes are; see `rillflow.images.as_image`.
+    """
+    image = image_in(space, channels) or as_image(space.shape, channels)
+    if image is None:
+        raise BuildError(f"image_encoder takes images of two or three axes, found {space}.")
+    plan = plan_for(image, features, pools=True)
+    return Convolutions(image, plan, pixel_scale(space, image))
+
+
+def convolutions_of(spec: PolicySpec) -> Convolutions:
+    """Those that a spec asks for behind its images."""
+    assert spec.image is not None, "a policy of vectors has none"
+    scale = pixel_scale(spec.observation_space, spec.image)
+    return Convolutions(spec.image, spec.convolutions, scale)
+
+
+class Convolutions(nn.Module):
+    """Images to features: convolutions and one dense layer, with relu behind each.
+
+    Parameters are named `conv1.weight`, ..., `dense.bias`. Images may be [C, H, W], [H, W, C] or
+    [H, W]. Inside they are kept channels-last in memory, which is what the convolutions of CPUs
+    are fast at; pixels are scaled here, so that they travel and are stored as single bytes. Where
+    zero stays zero it is the first weights that are scaled: they are few, and the product is the
+    same.
+    """
+
+    low: Tensor
+    factor: Tensor
+
+    def __init__(self, image: Image, plan: ConvolutionPlan, scale: PixelScale) -> None:
+        super().__init__()
+        self.order, self.pool = image.order, plan.pool
+        self.features = plan.features
+        channels = image.channels
+        for number, layer in enumerate(plan.layers, start=1):
+            conv = nn.Conv2d(channels, layer.channels, layer.kernel, layer.stride, layer.padding)
+            self.add_module(f"conv{number}", conv)
+            channels = layer.channels
+        self.dense = nn.Linear(plan.flat, plan.features)
+        self.depth = len(plan.layers)
+        self.white = scale.white
+        if scale.white is None:  # they follow from the space, so they are no weights
+            for name, numbers in (("low", scale.low), ("factor", scale.factor)):
+                column = torch.tensor(numbers)[:, None, None]
+                self.register_buffer(name, column, persistent=False)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, ...] of pixels to [N, features]."""
+        x = images
+        if self.order != "first":
+            x = images.permute(0, 3, 1, 2) if self.order == "last" else images.unsqueeze(1)
+        x = channels_last(x).float()  # reordered while a pixel is one byte, not four
+        if self.pool > 1:
+            x = avg_pool2d(x, self.pool)
+        first = self.get_submodule("conv1")
+        assert isinstance(first, nn.Conv2d)
+        if self.white is None:
+            x = first((x - self.low) * self.factor)
+        else:
+            x = conv2d(x, first.weight / self.white, first.bias, first.stride, first.padding)
+        for number in range(2, self.depth + 1):
+            # relu in place: no gradient needs what it overwrites
+            x = self.get_submodule(f"conv{number}")(torch.relu_(x))
+        return torch.relu_(self.dense(torch.relu_(x).flatten(1)))
+
+
+def channels_last(images: Tensor) -> Tensor:
+    """Images [N, C, H, W] with the channels of a pixel side by side in memory.
+
+    >>> channels_last(torch.zeros(2, 4, 6, 6)).is_contiguous(memory_format=torch.channels_last)
+    True
+
+    Channel by channel, which is several times faster than torch's own way for the few channels
+    that images have.
+    """
+    if images.is_contiguous(memory_format=torch.channels_last) or images.shape[1] > 16:
+        return images.contiguous(memory_format=torch.channels_last)
+    ordered = torch.empty_like(images, memory_format=torch.channels_last)
+    for channel in range(images.shape[1]):
+        ordered[:, channel] = images[:, channel]
+    return ordered
