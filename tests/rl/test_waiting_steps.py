@@ -175,3 +175,15 @@ def test_policies_of_several_agents_wait_each_for_its_own() -> None:
     assert (batch["far"].shape, batch["near"].shape) == ((6, 4), (3, 4))
     assert batch["far"].steps == 0
     assert Select(ParallelRollouts(workers, mode="async"), "far").take(2, engine="sim")
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_returns_so_far_are_counted_once_where_steps_wait(mode: AutoresetMode) -> None:
+    """The scale of rewards goes by the discounted sum since the episode began, across fragments."""
+    cfg = dqn.Config(env=clocks(mode), n_step=4, gamma=0.5, scale_rewards=True, **SMALL)
+    worker = RolloutWorker(cfg, Workers(cfg).spec, info())
+    for _ in range(6):
+        batch = worker.sample()
+        time = batch["obs"][..., 2][batch["valid"]]
+        so_far = 2 * (1 - 0.5 ** (time + 1))
+        np.testing.assert_allclose(batch["running_return"][batch["valid"]], so_far, rtol=1e-6)
