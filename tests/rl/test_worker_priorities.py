@@ -70,7 +70,7 @@ def test_each_step_is_valued_by_the_weights_it_was_acted_with() -> None:
     expected = np.take_along_axis(before, waiting[1][..., None], 2)[..., 0]
     np.testing.assert_allclose(second["acted_q"][:3], expected, rtol=1e-5)
     own = np.stack([worker.policy.outputs(obs) for obs in second["obs"][3:]])
-    np.testing.assert_allclose(second["q"][3:], own, atol=1e-6)
+    np.testing.assert_allclose(second["action_values"][3:], own, atol=1e-6)
 
 
 @pytest.mark.parametrize("cls", [apex.Config, dqn.Config])

@@ -18,6 +18,8 @@ STATE = "state"
 """what a recurrent policy remembered before the first step: [B, ...], without time"""
 NEXT_OBS = "next_obs"
 """the true next observation of each step, where it is not always that of the next row"""
+ACTION_VALUES = "action_values"
+"""what a worker thought of each action when it acted, [T, B, actions]"""
 TIMELESS = frozenset({BOOTSTRAP, STATE})
 
 

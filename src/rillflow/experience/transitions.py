@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from rillflow.experience import n_step_transitions
-from rillflow.experience.batch import TIMELESS, Array, SampleBatch
+from rillflow.experience.batch import ACTION_VALUES, TIMELESS, Array, SampleBatch
 
-_NOT_STORED = TIMELESS | {"valid", "logp", "starts", "q"}
+_NOT_STORED = TIMELESS | {"valid", "logp", "starts", ACTION_VALUES}
 
 
 def transitions(batch: SampleBatch, n_step: int, gamma: float) -> dict[str, Array]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, SampleBatch
+from rillflow.experience.batch import ACTION_VALUES, BOOTSTRAP, NEXT_OBS, SampleBatch
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
 
@@ -126,8 +126,8 @@ class EpsilonGreedy(Explorer):
     rate: Callable[[Place, int], float]
     """how often it is any, of a worker after so many steps of its own"""
     tells_values: bool = False
-    """whether each step says what the worker thought of it: columns `q`, the values of all actions,
-    `acted_q`, that of the one taken, and `next_best_q`, that of the best one after it"""
+    """whether each step says what the worker thought of it: columns `action_values`, `acted_q`, the
+    value of the action taken, and `next_best_q`, that of the best one after it"""
 
     def start(self, exploring: Exploring, steps: int) -> None:
         """The rate of this fragment."""
@@ -140,7 +140,7 @@ class EpsilonGreedy(Explorer):
         if not self.tells_values:
             return *policy.act(obs, exploring.rate), {}
         actions, logp, values = policy.act_and_value(obs, exploring.rate)
-        return actions, logp, {"q": values}
+        return actions, logp, {ACTION_VALUES: values}
 
     def finish(self, exploring: Exploring, policy: Any, batch: SampleBatch) -> SampleBatch:
         """With the values of the action taken and of the best one after it, if values are told.
@@ -155,7 +155,7 @@ class EpsilonGreedy(Explorer):
             cut = batch["truncated"] & ~batch["terminated"]
             unseen = np.concatenate([unseen, batch[NEXT_OBS][cut]])
         values = policy.action_values(unseen).max(1)
-        q, lanes = batch["q"], batch.shape[1]
+        q, lanes = batch[ACTION_VALUES], batch.shape[1]
         acted = np.take_along_axis(q, batch["actions"][..., None], 2)[..., 0]
         following = np.concatenate([q[1:].max(2), values[None, :lanes]])
         following[cut] = values[lanes:]
