@@ -18,6 +18,7 @@ SMALL: dict[str, Any] = {
     "hidden": (16,),
     "num_workers": 2,
     "num_envs_per_worker": 2,
+    "rollout_fragment_length": 8,
     "target_network_update_freq": 40,
     "epsilon_timesteps": 500,
 }
