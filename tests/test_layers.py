@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "envs": {"errors", "arguments", "images"},
     "safety": {"envs"},
     "experience": {"errors", "envs"},
-    "policies": {"errors", "images", "safety", "experience"},
+    "policies": {"errors", "images", "safety", "envs.layout", "experience"},
     "learning": {"errors", "images", "callables", "envs", "experience", "policies"},
     # both together
     "rl": {

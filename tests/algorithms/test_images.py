@@ -32,10 +32,11 @@ DQN: dict[str, Any] = {**SMALL, "learning_starts": 32, "train_batch_size": 16}
         ("ppo", PPO),
         ("ppo", {**PPO, "frame_stack": 3, "resize": 6}),
         ("ppo", {**PPO, "model": "mlp"}),
+        ("ppo", {**PPO, "model": "mlp", "normalize_observations": True, "framework": "torch"}),
         ("dqn", DQN),
         ("impala", {**SMALL, "train_batch_size": 64, "model": "lstm", "lstm_size": 8}),
     ],
-    ids=["ppo", "stacked", "flat", "dqn", "lstm"],
+    ids=["ppo", "stacked", "flat", "flat-normalized", "dqn", "lstm"],
 )
 def test_boolean_planes_train_and_play(
     algorithm: str, settings: dict[str, Any], tmp_path: Path
@@ -164,7 +165,7 @@ def test_agents_that_share_a_policy_see_large_images_small() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algorithm", "steps", "settings"), [("ppo", 60_000, {}), ("dqn", 30_000, {})]
+    ("algorithm", "steps", "settings"), [("ppo", 40_000, {}), ("dqn", 30_000, {})]
 )
 def test_a_ball_is_caught(algorithm: str, steps: int, settings: dict[str, Any]) -> None:
     """A policy that does not look catches one ball in ten: a mean return of -0.8."""

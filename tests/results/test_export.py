@@ -136,6 +136,7 @@ def test_the_file_says_what_it_is(remembering: Trained, tmp_path: Path) -> None:
     shown = json.loads(facts["observation_space"], parse_constant=lambda c: pytest.fail(c))
     assert (shown["shape"], shown["dtype"]) == ([2], "float32")
     assert json.loads(facts["recurrent"]) is True
+    assert json.loads(facts["preprocessing"])["frame_stack"] == 1
     assert session.get_modelmeta().producer_name == "rillflow"
     inputs = {i.name: (i.shape, i.type) for i in session.get_inputs()}
     assert inputs == {

@@ -26,7 +26,7 @@ from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import job_of, resume
+from rillflow.runs.resume import job_of, resume, settings_from
 
 EVERY = 400
 """steps between two saves"""
@@ -96,13 +96,16 @@ def begin(work: Job, directory: RunDirectory, stop: Any = None, every: int = EVE
         return run_job(work, listeners=listeners, keeper=keeper, stop=stop)
 
 
-def go_on(directory: RunDirectory, steps: int, every: int = EVERY) -> Outcome:
+def go_on(
+    directory: RunDirectory, steps: int, every: int = EVERY, trust: tuple[str, ...] = ()
+) -> Outcome:
     with directory, Keeper(directory, seconds=None, steps=every) as keeper:
         return resume(
             directory,
             until={"steps": steps},
             listeners=[JsonlLogger(directory.metrics)],
             keeper=keeper,
+            trust=trust,
         )
 
 
@@ -131,6 +134,26 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(algorithm: str, tmp_p
     assert figures(parts) == figures(whole)
     assert len(found.trained.history) == len(expected.trained.history)
     assert same_weights(found, expected)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_a_resumed_run_with_masks_of_actions_is_the_same(algorithm: str, tmp_path: Path) -> None:
+    """A mask is in the observation, so it is saved and restored with it."""
+    work = job(algorithm, 1200, env="tests.masked:GateVector")
+    whole, parts = (directory_of(work, tmp_path, name) for name in ("whole", "parts"))
+    expected = begin(work, whole)
+    with pytest.raises(Died):
+        begin(work, parts, stop=dies_at(600))
+    assert same_weights(go_on(parts, 1200, trust=("tests.masked:GateVector",)), expected)
+    assert expected.trained.spec.masked
+
+
+def test_a_run_from_before_masks_goes_on_without_them(tmp_path: Path) -> None:
+    """Its network sees as numbers what would now be a mask."""
+    work = job("ppo", 800, env="tests.masked:GateVector", action_masks=False)
+    settings = settings_of(work.config)
+    assert settings.pop("action_masks") is False
+    assert not settings_from(type(work.config), settings).action_masks
 
 
 def test_a_resumed_run_of_atari_is_the_run_that_was_not_interrupted(

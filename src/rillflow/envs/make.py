@@ -28,6 +28,7 @@ def make_envs(
     seed: int = 0,
     env_config: Mapping[str, Any] | None = None,
     preprocessing: Preprocessing | None = None,
+    action_masks: bool = True,
 ) -> Envs:
     """`num_envs` copies of an environment behind one face.
 
@@ -35,7 +36,9 @@ def make_envs(
     "module:name", a factory that returns one environment or a vector environment, or a vector
     environment. `env_config` is passed to what makes it; a factory with a `num_envs` parameter is
     given that too. `preprocessing` is what is done to observations. Copies are seeded with `seed`,
-    `seed + 1`, ... as Gymnasium does: give each worker a `derive_seed` of its own.
+    `seed + 1`, ... as Gymnasium does: give each worker a `derive_seed` of its own. `action_masks`:
+    whether masks of actions are looked for in observations and infos; else a key `action_mask` of
+    an observation is a part like any other.
     """
     _import_gymnasium()
     from gymnasium.vector import VectorEnv
@@ -43,21 +46,22 @@ def make_envs(
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise BuildError(f"num_envs must be a positive integer, found {num_envs!r}")
     config = dict(env_config or {})
+    how = {"preprocessing": preprocessing, "action_masks": action_masks}
     if isinstance(env, VectorEnv):
         if config:
             raise BuildError(
                 f"env_config={config} cannot reach {type(env).__name__}, which is already made; "
                 "give a factory instead"
             )
-        return _finish(env, name_of(env), num_envs, seed, preprocessing)
+        return _finish(env, name_of(env), num_envs, seed, how)
     if isinstance(env, str):
-        return _from_name(env, num_envs, seed, config, preprocessing)
+        return _from_name(env, num_envs, seed, config, how)
     if not callable(env):
         raise BuildError(
             "an environment is an id, a factory or a vector environment; found "
             f"{found(env)}. For one environment object, pass a function that makes it"
         )
-    return _from_factory(env, name_of(env), num_envs, seed, config, preprocessing)
+    return _from_factory(env, name_of(env), num_envs, seed, config, how)
 
 
 def name_of(env: Any) -> str:
@@ -79,7 +83,7 @@ def _from_name(
     num_envs: int,
     seed: int,
     config: dict[str, Any],
-    preprocessing: Preprocessing | None,
+    how: dict[str, Any],
 ) -> Envs:
     import gymnasium
 
@@ -88,16 +92,20 @@ def _from_name(
     if name.id.startswith("ALE/"):
         from rillflow.envs.atari_preprocessing import make_atari, refuse_preprocessing
 
-        refuse_preprocessing(env_id, preprocessing)
+        refuse_preprocessing(env_id, how["preprocessing"])
 
         return Envs(
-            make_atari(name.id, num_envs, config), name=env_id, seed=seed, clip_rewards=True
+            make_atari(name.id, num_envs, config),
+            name=env_id,
+            seed=seed,
+            clip_rewards=True,
+            action_masks=False,
         )
     path = BUILT_IN.get(name.id, name.id)
     if ":" in path:
         factory = attribute(path)
         if factory is not None:
-            return _from_factory(factory, env_id, num_envs, seed, config, preprocessing)
+            return _from_factory(factory, env_id, num_envs, seed, config, how)
         path = path.partition(":")[2]  # Gymnasium's own meaning: import, then look up the id
     try:
         spec = gymnasium.spec(path)
@@ -111,13 +119,13 @@ def _from_name(
             env_id,
             config,
         )
-        return _finish(vector, env_id, num_envs, seed, preprocessing)
+        return _finish(vector, env_id, num_envs, seed, how)
 
     def single(**kw: Any) -> Env[Any, Any]:
         # our Guard checks more, names the copy, and raises where Gymnasium's checker warns
         return gymnasium.make(path, disable_env_checker=True, **kw)
 
-    return _from_factory(single, env_id, num_envs, seed, config, preprocessing)
+    return _from_factory(single, env_id, num_envs, seed, config, how)
 
 
 def attribute(path: str) -> Any:
@@ -138,7 +146,7 @@ def _from_factory(
     num_envs: int,
     seed: int,
     config: dict[str, Any],
-    preprocessing: Preprocessing | None,
+    how: dict[str, Any],
 ) -> Envs:
     from gymnasium.vector import VectorEnv
 
@@ -149,7 +157,7 @@ def _from_factory(
         config = {**config, "num_envs": num_envs}
     first = made(factory, name, config)
     if isinstance(first, VectorEnv):
-        return _finish(first, name, num_envs, seed, preprocessing)
+        return _finish(first, name, num_envs, seed, how)
     singles = [_single(first, name)]
     for index in range(1, num_envs):
         singles.append(_single(made(factory, name, config), name))
@@ -167,7 +175,7 @@ def _from_factory(
         vector = SyncVector([lambda env=env: env for env in guarded], again)  # type: ignore[misc]
     except Exception as error:
         raise raised(error, "being made into a vector", name) from error
-    return _finish(vector, name, num_envs, seed, preprocessing)
+    return _finish(vector, name, num_envs, seed, how)
 
 
 def takes_num_envs(factory: Callable[..., Any]) -> bool:
@@ -213,12 +221,10 @@ def _single(env: Any, name: str) -> Env[Any, Any]:
     return env
 
 
-def _finish(
-    vector: Any, name: str, num_envs: int, seed: int, preprocessing: Preprocessing | None
-) -> Envs:
+def _finish(vector: Any, name: str, num_envs: int, seed: int, how: dict[str, Any]) -> Envs:
     if vector.num_envs != num_envs:
         raise BuildError(
             f"environment {name!r}: it was made with {vector.num_envs} copies, but "
             f"num_envs={num_envs}; make both the same, or give its factory a `num_envs` parameter"
         )
-    return Envs(vector, name=name, seed=seed, preprocessing=preprocessing)
+    return Envs(vector, name=name, seed=seed, **how)

@@ -48,7 +48,7 @@ class Mending:
         return new, texts
 
     def reset(self, envs: list[Any], index: int, error: EnvFailed, steps: int) -> Any:
-        """The first observation of a new episode of a copy that has raised.
+        """The first observation and info of a new episode of a copy that has raised.
 
         Args:
             envs: the copies; one that cannot be reset is replaced there.
@@ -77,13 +77,13 @@ class Mending:
 
     def _reset(self, envs: list[Any], index: int, *, anew: bool) -> Any:
         if not anew or self._make is None:
-            return envs[index].reset()[0]
+            return envs[index].reset()
         made = self._make(index)
         old, envs[index] = envs[index], made
         with suppress(Exception):  # it is broken: what it says of its end is of no use
             old.close()
         seed = np.random.SeedSequence([self.seed, index, self.count]).generate_state(1)[0]
-        return made.reset(seed=int(seed) & 0x3FFFFFFF)[0]
+        return made.reset(seed=int(seed) & 0x3FFFFFFF)
 
 
 def failure_of(error: Exception, complain: Callable[[Exception], EnvFailed]) -> EnvFailed:

@@ -29,6 +29,7 @@ def make_multi_agent_envs(
     seed: int = 0,
     env_config: Mapping[str, Any] | None = None,
     preprocessing: Preprocessing | None = None,
+    action_masks: bool = True,
 ) -> MultiAgentEnvs:
     """`num_envs` copies of a multi-agent environment, as one batch per policy.
 
@@ -37,18 +38,26 @@ def make_multi_agent_envs(
     `MultiAgentVector`, or such a vector.
     `policy_mapping` says for each agent which policy acts for it; `policies`, if given, are those
     that exist. `preprocessing` is what is done to the observations of all agents.
+    `action_masks` says whether masks of actions are looked for, in observations and infos.
     """
     config, name = dict(env_config or {}), env if isinstance(env, str) else name_of(env)
     check_count("num_envs", num_envs)
     made_already = not isinstance(env, str | type) and all(hasattr(env, n) for n in _NEEDED)
-    vector: Any = env if made_already else _vector(env, name, num_envs, config)
+    vector: Any = (
+        env
+        if made_already
+        else _vector(
+            env, name, num_envs, config, {"seed": seed & 0x3FFFFFFF, "action_masks": action_masks}
+        )
+    )
     if vector.num_envs != num_envs:
         raise BuildError(
             f"environment {name!r}: it was made with {vector.num_envs} copies, but "
             f"num_envs={num_envs}"
         )
-    if preprocessing is not None and preprocessing != Preprocessing():
-        vector = PreprocessedAgents(vector, preprocessing, name)
+    preprocessed = PreprocessedAgents(vector, preprocessing or Preprocessing(), name)
+    if preprocessed.changes:
+        vector = preprocessed
     groups = group_agents(vector, policy_mapping, policies, name)
     return MultiAgentEnvs(vector, groups, name=name, seed=seed)
 
@@ -81,15 +90,16 @@ def agents_of(env: Any, env_config: Mapping[str, Any] | None = None) -> tuple[st
 def _factory(env: str) -> Any:
     """What makes the environment of this name; None if that is Gymnasium, or nobody.
 
-    A module of PettingZoo's kind, such as `pettingzoo.classic.rps_v2`, has a `parallel_env`.
+    A module of PettingZoo's kind, such as `pettingzoo.classic.rps_v2`, has a `parallel_env`, or an
+    `env` in which agents take turns.
     """
     path = BUILT_IN.get(env, env)
     if ":" not in path and "." in path and find_spec(path.partition(".")[0]) is not None:
-        path = f"{path}:parallel_env"
+        return attribute(f"{path}:parallel_env") or attribute(f"{path}:env")
     return attribute(path) if ":" in path else None
 
 
-def _vector(env: Any, name: str, num_envs: int, config: dict[str, Any]) -> Any:
+def _vector(env: Any, name: str, num_envs: int, config: dict[str, Any], how: dict[str, Any]) -> Any:
     factory = _factory(env) if isinstance(env, str) else env
     if factory is None:
         raise unknown(env)
@@ -108,8 +118,10 @@ def _vector(env: Any, name: str, num_envs: int, config: dict[str, Any]) -> Any:
             )
         return vector
     from rillflow.envs.multiagent_pettingzoo import ParallelEnvs
+    from rillflow.envs.multiagent_turns import in_parallel
 
-    return ParallelEnvs([made(factory, name, config) for _ in range(num_envs)], name)
+    copies = [in_parallel(made(factory, name, config)) for _ in range(num_envs)]
+    return ParallelEnvs(copies, name, **how)
 
 
 def group_agents(

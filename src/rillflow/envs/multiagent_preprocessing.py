@@ -38,6 +38,14 @@ class PreprocessedAgents:
                 image = how.image(seen.space)
                 self._stacks[agent] = FrameStack(seen.space, how.frame_stack, image)
 
+    @property
+    def changes(self) -> bool:
+        """Whether any agent sees something else than the environment shows."""
+        spaces = (
+            (self.observation_space(a), self.vector.observation_space(a)) for a in self.agents
+        )
+        return any(seen != own for seen, own in spaces)
+
     def observation_space(self, agent: str) -> Box:
         """Of one copy, as a policy sees it."""
         return (self._stacks if self._stacks else self._seen)[agent].space

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from rillflow.envs.image_box import image_box
+from rillflow.envs.layout import Layout, layout_of
 from rillflow.envs.resizing import Resized
 from rillflow.envs.spaces import Array, Observations
 from rillflow.errors import BuildError
@@ -56,7 +57,8 @@ class Preprocessing:
     def image(self, space: Any) -> Image | None:
         """How observations of this space are read as images."""
         if self.grayscale or self.resize not in (None, "auto"):
-            return as_image(space.shape, self.channels)  # who asks for it knows that they are some
+            # who asks for it knows that they are images
+            return as_image(space.shape, getattr(space, "channels", self.channels))
         return image_in(space, self.channels)
 
     def size(self, image: Image) -> tuple[int, int]:
@@ -88,6 +90,13 @@ class Preprocessing:
 def preprocessed(seen: Observations, how: Preprocessing, name: str) -> Observations:
     """Observations in the size and the colours that are asked for; frames are stacked elsewhere."""
     space = seen.space
+    layout = layout_of(space)
+    if layout is not None and how.asked and not only_numbers(layout, how):
+        raise BuildError(
+            f"environment {name!r}: {', '.join(how.asked)} cannot be done to observations of "
+            f"several parts or with a mask of actions ({layout}): leave it out, and do it to one "
+            "part in a gymnasium.ObservationWrapper"
+        )
     image = how.image(space)
     if image is None:
         if how.grayscale or how.resize not in (None, "auto"):
@@ -105,6 +114,11 @@ def preprocessed(seen: Observations, how: Preprocessing, name: str) -> Observati
         return seen
     change = _Change(space, image, size, grey)
     return Observations(change.space, lambda raw: change(seen.encode(raw)))
+
+
+def only_numbers(layout: Layout, how: Preprocessing) -> bool:
+    """Whether all that is asked for is to stack what is one vector anyway."""
+    return not (layout.packed or layout.mask_size) and len(how.asked) == (how.frame_stack > 1)
 
 
 def shrunk_by_default(before: Any, how: Preprocessing) -> str | None:

@@ -84,11 +84,11 @@ class SkippedWrappers:
         self._begin(index, self._step)
         guard = self._guards[index]
         if guard is None:
-            obs, _info = self._envs[index].reset()
+            obs, info = self._envs[index].reset()
         else:
             guard._steps = self._acted[index] + self._step
-            obs, _info = guard.reset_inside(self.inner[index])
-        return obs, 0.0, False, False, {}
+            obs, info = guard.reset_inside(self.inner[index])
+        return obs, 0.0, False, False, info
 
     def _begin(self, index: int, step: int) -> None:
         self._begun[index] = step

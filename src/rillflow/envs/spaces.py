@@ -1,8 +1,8 @@
 """Spaces of any kind to plain arrays, a whole vector step at a time.
 
 Observations become one float32 vector per environment, or stay what they are where a model wants
-them so (float32 arrays of any shape, uint8 images). Actions of a policy become what the
-environment wants: its first index, its bounds, its dtype.
+them so (float32 arrays of any shape, uint8 images); those of several parts are `structured`.
+Actions of a policy become what the environment wants: its first index, its bounds, its dtype.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class Observations:
 
     space: Box
     """of one environment, after encoding"""
-    encode: Callable[[Any], Array]
-    """raw batch to array [B, *space.shape]; a float32 or image batch is passed on, not copied"""
+    encode: Callable[..., Array]
+    """raw batch to array [B, *space.shape]; a float32 or image batch is passed on, not copied; an
+    encoder that joins masks takes those [B, mask_size] too"""
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,28 @@ def is_box(space: Space[Any]) -> bool:
     return isinstance(space, spaces.Box)
 
 
-def observations_of(space: Space[Any], name: str) -> Observations:
-    """The encoder for one environment's observation space."""
+def observations_of(
+    space: Space[Any], name: str, choices: int = 0, *, masked: bool = False
+) -> Observations:
+    """The encoder for one environment's observation space.
+
+    Args:
+        space: the environment's own.
+        name: of the environment.
+        choices: the size of a mask of its actions, which is looked for; 0: there is none.
+        masked: whether the mask comes beside the observation, from infos.
+    """
+    from gymnasium import spaces
+
+    if masked or isinstance(space, spaces.Dict | spaces.Tuple):
+        from rillflow.envs.structured import structured
+
+        return structured(space, name, choices, masked=masked)
+    return lone(space, name)
+
+
+def lone(space: Space[Any], name: str) -> Observations:
+    """The encoder for a space without parts."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box):
@@ -61,28 +82,25 @@ def observations_of(space: Space[Any], name: str) -> Observations:
     if isinstance(space, spaces.MultiBinary):
         box = spaces.Box(0.0, 1.0, (prod(space.shape),), np.float32)
         return Observations(box, lambda raw: _flat(raw))
-    if isinstance(space, spaces.Dict):
-        keys = list(space)
-        parts = [observations_of(space[key], f"{name}[{key!r}]") for key in keys]
-        return _joined(parts, lambda raw: [raw[key] for key in keys])
-    if isinstance(space, spaces.Tuple):
-        parts = [observations_of(part, f"{name}[{i}]") for i, part in enumerate(space)]
-        return _joined(parts, list)
-    raise _unsupported(
+    raise unsupported(
         space, name, "observation", "Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple"
     )
+
+
+def is_whole(space: Space[Any]) -> bool:
+    """Whether a space holds whole pixels, in an image or a table: uint8, with two axes or three."""
+    return is_box(space) and space.dtype == np.uint8 and len(space.shape or ()) in (2, 3)
 
 
 def _box(space: Box, name: str) -> Observations:
     from gymnasium import spaces
 
     if space.dtype is None or space.dtype.kind not in "fiub":
-        raise _unsupported(space, name, "observation", "a Box of numbers")
+        raise unsupported(space, name, "observation", "a Box of numbers")
     if space.dtype == np.bool_ and len(space.shape) in (2, 3):  # an image stays as small as it is
         bits = spaces.Box(0, 1, space.shape, np.uint8)
         return Observations(bits, lambda raw: raw.view(np.uint8))
-    image = space.dtype == np.uint8 and len(space.shape) in (2, 3)
-    if image or (space.dtype == np.float32 and space.shape):
+    if is_whole(space) or (space.dtype == np.float32 and space.shape):
         return Observations(space, lambda raw: raw)
     shape = space.shape or (1,)  # a number is a vector of one
     low, high = (np.asarray(x, np.float64).reshape(shape) for x in (space.low, space.high))
@@ -109,19 +127,6 @@ def _one_hot(space: Any) -> Observations:
     return Observations(spaces.Box(0.0, 1.0, (width,), np.float32), encode)
 
 
-def _joined(parts: list[Observations], split: Callable[[Any], list[Any]]) -> Observations:
-    from gymnasium import spaces
-
-    low = np.concatenate([p.space.low.astype(np.float32).reshape(-1) for p in parts])
-    high = np.concatenate([p.space.high.astype(np.float32).reshape(-1) for p in parts])
-
-    def encode(raw: Any) -> Array:
-        pairs = zip(parts, split(raw), strict=True)
-        return np.concatenate([_flat(part.encode(value)) for part, value in pairs], axis=1)
-
-    return Observations(spaces.Box(low, high, dtype=np.float32), encode)
-
-
 def _flat(raw: Array) -> Array:
     return raw.reshape(len(raw), -1).astype(np.float32, copy=False)
 
@@ -130,6 +135,10 @@ def actions_of(space: Space[Any], name: str) -> Actions:
     """The decoder for one environment's action space."""
     from gymnasium import spaces
 
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        from rillflow.envs.composed_actions import composed
+
+        return composed(space, name)
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         return Actions(
@@ -149,9 +158,23 @@ def actions_of(space: Space[Any], name: str) -> Actions:
         )
     if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind == "f":
         return Actions(space, lambda actions: clip_to_box(actions, space))
-    raise _unsupported(
-        space, name, "action", "Discrete, MultiDiscrete, MultiBinary or a Box of floats"
+    raise unsupported(
+        space,
+        name,
+        "action",
+        "Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or Tuple of these",
     )
+
+
+def choices_of(space: Space[Any]) -> tuple[int, ...]:
+    """How many choices each part of a policy's action has; nothing for a continuous one."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(int(n) for n in np.ravel(space.nvec))
+    return ()
 
 
 def clip_to_box(actions: Array, space: Box) -> Array:
@@ -166,7 +189,8 @@ def unit_to_box(actions: Array, space: Box) -> Array:
     return np.asarray(low + (actions + 1.0) * 0.5 * (high - low), space.dtype)
 
 
-def _unsupported(space: Any, name: str, what: str, supported: str) -> BuildError:
+def unsupported(space: Any, name: str, what: str, supported: str) -> BuildError:
+    """The error for a space that nothing here can use."""
     return BuildError(
         f"environment {name!r}: its {what} space is {space}; rillflow can use {supported}. "
         f"A gymnasium.{what.capitalize()}Wrapper can turn it into one of these"

@@ -19,6 +19,7 @@ from gymnasium.vector import SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from rillflow.envs.checks import EnvError, EnvFailed
+from rillflow.envs.layout import MASK
 from rillflow.envs.mending import Mending, failure_of
 from rillflow.envs.skipped_wrappers import SkippedWrappers
 from rillflow.envs.spaces import is_box
@@ -33,8 +34,8 @@ _NOTHING = object()
 class SyncVector(SyncVectorEnv):
     """Gymnasium's `SyncVectorEnv` in its NEXT_STEP mode, at half of its cost around the copies.
 
-    The infos of the copies are not joined: nobody reads them. Results are collected in lists and
-    become arrays once per step, new ones each time.
+    The infos of the copies are not joined, only masks of actions in them are, if they are to be
+    kept. Results are collected in lists and become arrays once per step, new ones each time.
     """
 
     def __init__(
@@ -46,6 +47,8 @@ class SyncVector(SyncVectorEnv):
         self.mending = Mending(make)
         self.failed: Array | None = None
         """which copies raised in the last step, and are at the beginning of an episode; None: no"""
+        self.keeps_masks = False
+        """whether infos have masks of actions that somebody reads"""
         self._made = 0
         self._passed: SkippedWrappers | None = None
         """the copies as they are stepped; None: look again"""
@@ -85,7 +88,8 @@ class SyncVector(SyncVectorEnv):
         if self._passed is None or not self._passed.settled:
             self._passed = SkippedWrappers(self.envs, guards=self._unguarded)
         self.failed = None
-        obs, rewards, terminated, truncated = said = self._results(self._passed, actions)
+        masks: list[Any] | None = [] if self.keeps_masks else None
+        obs, rewards, terminated, truncated = said = self._results(self._passed, actions, masks)
         self._made += self.num_envs
         joined = self._checked(self._passed, *said) if self._unguarded else self._joined(obs)
         self._last = joined
@@ -96,9 +100,12 @@ class SyncVector(SyncVectorEnv):
         if self.failed is not None:
             self.envs = self.envs  # told how far their episodes are, and looked at anew
         flags = self._terminations, self._truncations
-        return joined, np.array(rewards, np.float64), *flags, {}
+        info = {} if masks is None else {MASK: _objects(masks)}
+        return joined, np.array(rewards, np.float64), *flags, info
 
-    def _results(self, passed: SkippedWrappers, actions: Any) -> tuple[list[Any], ...]:
+    def _results(
+        self, passed: SkippedWrappers, actions: Any, masks: list[Any] | None
+    ) -> tuple[list[Any], ...]:
         """What the copies say; nothing else of it is kept, so that its memory is used again."""
         obs: list[Any] = []
         rewards: list[Any] = []
@@ -120,6 +127,8 @@ class SyncVector(SyncVectorEnv):
                 rewards.append(reward)
                 terminated.append(ended)
                 truncated.append(cut)
+                if masks is not None:
+                    masks.append(info.get(MASK))
         except EnvError:
             raise
         except Exception:
@@ -132,14 +141,16 @@ class SyncVector(SyncVectorEnv):
         """What stands for the step of a copy that raised: the beginning of its next episode."""
         failure = failure_of(error, lambda error: passed.complaint(index, error))
         try:
-            first = self.mending.reset(self._envs, index, failure, self._made)
+            first, info = self.mending.reset(self._envs, index, failure, self._made)
         except EnvFailed as last:
+            if last is error:  # what a guard raised; it is not its own cause
+                raise
             raise last from error
         passed.begin_anew(index)
         if self.failed is None:
             self.failed = np.zeros(self.num_envs, bool)
         self.failed[index] = True
-        return first, 0.0, False, False, {}
+        return first, 0.0, False, False, info
 
     def _checked(
         self,
@@ -180,3 +191,11 @@ class SyncVector(SyncVectorEnv):
             return joined.reshape(self.num_envs, *self._shape)
         empty: Any = create_empty_array(space, n=self.num_envs)
         return concatenate(space, obs, empty)
+
+
+def _objects(values: list[Any]) -> Array:
+    """One value for each copy, whatever they are."""
+    out = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        out[i] = value
+    return out

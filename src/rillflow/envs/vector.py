@@ -17,6 +17,7 @@ A loop that keeps true transitions reads, in every mode:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,10 @@ from rillflow.envs.checks import (
 )
 from rillflow.envs.episode_returns import Bools, Episodes
 from rillflow.envs.frame_stack import FrameStack
+from rillflow.envs.info_masks import InfoMasks, stuck_row
+from rillflow.envs.layout import MASK, all_finite, layout_of
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
-from rillflow.envs.spaces import Array, actions_of, is_box, observations_of
+from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
 
 if TYPE_CHECKING:
@@ -86,6 +89,7 @@ class Envs:
         seed: int = 0,
         clip_rewards: bool = False,
         preprocessing: Preprocessing | None = None,
+        action_masks: bool = True,
     ) -> None:
         self.name = name
         self.num_envs = int(vector.num_envs)
@@ -96,16 +100,25 @@ class Envs:
         self._seed = seed & 0x3FFFFFFF  # native environments take 32 signed bits, and count up
         self._clip_rewards = clip_rewards
         self._mode = autoreset_mode(vector, name)
-        how = preprocessing or Preprocessing()
-        seen = observations_of(vector.single_observation_space, name)
-        self._observations = preprocessed(seen, how, name)
-        self.shrunk = shrunk_by_default(seen.space, how)
+        self._actions = actions_of(vector.single_action_space, name)
+        self._choices = choices_of(self._actions.space) if action_masks else ()
+        self._how = preprocessing or Preprocessing()
+        seen = observations_of(vector.single_observation_space, name, sum(self._choices))
+        self._observations = preprocessed(seen, self._how, name)
+        self.shrunk = shrunk_by_default(seen.space, self._how)
         """what to tell of images that are smaller than the environment's, though nobody said so"""
         self._stack = None
-        if how.frame_stack > 1:
+        if self._how.frame_stack > 1:
             space = self._observations.space
-            self._stack = FrameStack(space, how.frame_stack, how.image(space))
-        self._actions = actions_of(vector.single_action_space, name)
+            self._stack = FrameStack(space, self._how.frame_stack, self._how.image(space))
+        self._layout = layout_of(self._observations.space)
+        self._masks: InfoMasks | None = None
+        """reads masks of actions in infos; None: there are none"""
+        masked = self._layout is not None and self._layout.mask_size > 0
+        self._looked = masked or not self._choices
+        """whether it is known where masks of actions are, if anywhere"""
+        self._first: Any = None
+        """of the first reset, if it was made to look for masks"""
         self._state = state_of(vector)
         self._mends = hasattr(vector, "mending")
         self._steps = 0
@@ -124,7 +137,11 @@ class Envs:
 
     @property
     def observation_space(self) -> Box:
-        """Of one environment: float32, or uint8 for an image."""
+        """Of one environment: float32, or uint8 for an image; a first reset tells of masks."""
+        if not self._looked:
+            with suppress(EnvError):  # told by the reset that is asked for
+                self._first = self._call_reset(seed=self._seed)
+                self._look(self._first[1])
         return self._observations.space if self._stack is None else self._stack.space
 
     @property
@@ -147,14 +164,36 @@ class Envs:
         return self._reset(None if self._seeded else self._seed)
 
     def _reset(self, seed: int | None) -> Array:
-        raw = self._call_reset(seed=seed)
+        first, self._first = self._first, None
+        made = first is not None and not self._seeded and seed == self._seed
+        raw, info = first if made else self._call_reset(seed=seed)
+        self._look(info)
         self._seeded = True
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
-        self.obs = self._encode(raw).copy()
+        self.obs = self._encode(raw, info).copy()
         if self._stack is not None:
             self.obs = self._stack.begin(self.obs)
+        self._check_allowed(self.obs)
         return self.obs
+
+    def _look(self, info: dict[str, Any]) -> None:
+        """See from the first reset whether infos hold masks of actions."""
+        if self._looked:
+            return
+        self._looked = True
+        if MASK not in info:
+            return
+        space = self.vector.single_observation_space
+        masks = InfoMasks(self._choices, self.num_envs)
+        read = masks.read(info)
+        self._refuse(read if isinstance(read, str) else None)
+        self._masks = masks
+        seen = observations_of(space, self.name, sum(self._choices), masked=True)
+        self._observations = preprocessed(seen, self._how, self.name)
+        self._layout = layout_of(self._observations.space)
+        if hasattr(self.vector, "keeps_masks"):
+            self.vector.keeps_masks = True
 
     def _call_reset(self, **arguments: Any) -> Any:
         try:
@@ -164,7 +203,7 @@ class Envs:
         except Exception as error:
             raise raised(error, "reset", self.name) from error
         self._refuse(result_mismatch(result, ("observations", "info"), "reset"))
-        return result[0]
+        return result
 
     def step(self, actions: Array) -> Step:
         """Act once in every environment."""
@@ -179,30 +218,24 @@ class Envs:
         if type(result) is not tuple or len(result) != 5 or type(result[4]) is not dict:
             self._refuse(result_mismatch(result, _STEP, "step"))
         raw, raw_rewards, terminated, truncated, info = result
-        obs = self._encode(raw)
-        rewards = self._rewards(raw_rewards)
         self._check_flags(terminated, "terminated")
         self._check_flags(truncated, "truncated")
+        obs = self._encode(raw, info, terminated, truncated)
+        rewards = self._rewards(raw_rewards)
         if self._reuses:
             terminated, truncated = terminated.copy(), truncated.copy()
         done = terminated | truncated
         ended = b"\1" in done.tobytes()  # several times faster than `any` of NumPy
         valid, next_obs, cut = None, None, None
         if self._mode == "NextStep":
-            valid = ~self._was_done
-            if self._mends and self.vector.failed is not None:
-                failed = self.vector.failed
-                valid, cut = valid & ~failed, valid & failed
-                self._episodes.forget(failed)
-            if self._ended:
-                rewards *= valid  # the reward of a step that only resets is no reward
-            self._was_done, self._ended = done, ended
+            valid, cut = self._next_step(done, ended, rewards)
         else:
             next_obs = obs
             if ended and self._mode == "SameStep":
                 next_obs = self._with_final(obs, done, info)
             elif ended:
                 obs = self._begin(obs, done)
+        self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
         if self._stack is not None:
             obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
         self._count(rewards, valid, done, ended)
@@ -218,6 +251,18 @@ class Envs:
             self._episodes.end(done)
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
+
+    def _next_step(self, done: Bools, ended: bool, rewards: Array) -> tuple[Bools, Bools | None]:
+        """Which rows are transitions, and which of them the environment cut by failing."""
+        valid, cut = ~self._was_done, None
+        if self._mends and self.vector.failed is not None:
+            failed = self.vector.failed
+            valid, cut = valid & ~failed, valid & failed
+            self._episodes.forget(failed)
+        if self._ended:
+            rewards *= valid  # the reward of a step that only resets is no reward
+        self._was_done, self._ended = done, ended
+        return valid, cut
 
     def to_env_actions(self, actions: Array) -> Array:
         """A policy's actions as the environment takes them: clipped, counted from its start."""
@@ -282,17 +327,32 @@ class Envs:
             self._closed = True
             self.vector.close()
 
-    def _encode(self, raw: Any) -> Array:
-        """A raw batch, checked and turned into an array that no later step will overwrite."""
+    def _encode(self, raw: Any, info: dict[str, Any], *ends: Bools) -> Array:
+        """A raw batch, checked and turned into an array that no later step will overwrite.
+
+        Where episodes ended (`ends`) no mask is needed, unless a new one has begun there.
+        """
         if type(raw) is not np.ndarray or (raw.shape, raw.dtype) != self._expected:
             self._refuse(mismatch(self.vector.observation_space, raw))
-        obs = self._observations.encode(raw)
-        if obs.dtype == np.float32 and not np.isfinite(obs).all():
+        if self._masks is None:
+            obs = self._observations.encode(raw)
+        else:
+            last = ends and self._mode != "SameStep"
+            masks = self._masks.read(info, ~(ends[0] | ends[1]) if last else None)
+            self._refuse(masks if isinstance(masks, str) else None)
+            obs = self._observations.encode(raw, masks)
+        if not all_finite(obs, self._layout):
             raise not_finite(self.name, self._steps, raw, obs)
         # an environment that reuses its buffer shows it as soon as there are two observations
         self._reuses = self._reuses or np.may_share_memory(obs, self._seen)
         self._seen = obs
         return obs.copy() if self._reuses else obs
+
+    def _check_allowed(self, obs: Array, rows: Bools | None = None) -> None:
+        """Refuse a mask that allows nothing, in rows (all of them) that are acted on."""
+        if self._layout is not None and self._layout.mask_size:
+            stuck, text = stuck_row(self._layout.mask(obs), self._choices, rows)
+            self._refuse(text, stuck)
 
     def _rewards(self, raw: Any) -> npt.NDArray[np.float32]:
         rewards = np.asarray(raw)
@@ -313,11 +373,12 @@ class Envs:
         rows = np.flatnonzero(done)
         final = final_observations(self.vector.single_observation_space, info, rows)
         self._refuse(missing_final(info) if final is None else None)
-        encoded = self._observations.encode(final)
+        masks = () if self._masks is None else (self._masks.final(info, rows),)
+        encoded = self._observations.encode(final, *masks)
         if encoded.shape[1:] != obs.shape[1:]:
             shapes = f"expected shape {obs.shape[1:]}, found shape {encoded.shape[1:]}"
             self._refuse(f"final_obs: {shapes}")
-        if encoded.dtype == np.float32 and not np.isfinite(encoded).all():
+        if not all_finite(encoded, self._layout):
             raise not_finite(self.name, self._steps, final, encoded, "final_obs", rows)
         out = obs.copy()
         out[rows] = encoded
@@ -325,11 +386,12 @@ class Envs:
 
     def _begin(self, obs: Array, done: Bools) -> Array:
         """`obs` with the rows of ended episodes replaced by the first of their next ones."""
-        raw = self._call_reset(options={"reset_mask": done.copy()})
+        raw, info = self._call_reset(options={"reset_mask": done.copy()})
         out = obs.copy()
-        out[done] = self._encode(raw)[done]
+        nobody = np.zeros(self.num_envs, bool)
+        out[done] = self._encode(raw, info, ~done, nobody)[done]
         return out
 
-    def _refuse(self, problem: str | None) -> None:
+    def _refuse(self, problem: str | None, index: int | None = None) -> None:
         if problem:
-            raise EnvError(f"{where(self.name, step=self._steps)}: {problem}")
+            raise EnvError(f"{where(self.name, index, self._steps)}: {problem}")

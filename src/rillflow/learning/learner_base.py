@@ -59,7 +59,9 @@ class LearnerBase(ABC):
         self.prepare: Callable[..., Any] = config.prepare or config.algorithm.prepare
         self.skips = Skips(config)
         self.reward_scale = RewardScale() if config.scale_rewards else None
-        self.observations = ObservationStatistics(config.normalize_observations, self.normalizers)
+        self.observations = ObservationStatistics(
+            config.normalize_observations, self.normalizers, spec.measured
+        )
         self.kl_stops = 0
         """batches whose passes ended because the policy had moved too far"""
         self._moved_too_far = False

@@ -79,7 +79,9 @@ class NumpyModule:
         return add
 
     def _seen(self, rows: Floats) -> Floats:
-        """Flat observations [N, size] as the layers take them."""
+        """Flat observations [N, size], and a mask behind them, as the layers take them."""
+        if rows.shape[1] > self.spec.observation_size:
+            rows = rows[:, : self.spec.observation_size]
         if self.normalizer is not None:
             return self.normalizer(rows)
         scale = self.spec.observation_scale

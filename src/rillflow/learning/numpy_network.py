@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from rillflow.learning.numpy_distributions import new_distribution
 from rillflow.learning.numpy_layers import Pass
 from rillflow.learning.numpy_module import NumpyModule, filled
 from rillflow.learning.tape import Var
+from rillflow.policies.action_masks import RULED_OUT, mask_of
 from rillflow.policies.make import first_weights
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
@@ -40,19 +42,21 @@ class Network(NumpyModule):
     def evaluate(self, obs: Array, actions: Array) -> tuple[Any, Any, Any]:
         """Log-probabilities of the actions, entropies and values, each [...]."""
         lead = obs.shape[: obs.ndim - len(self.spec.observation_shape)]
-        rows = obs.reshape(-1, self.spec.observation_size)
+        rows = obs.reshape(-1, prod(self.spec.observation_shape))
         discrete = self.spec.actions.kind == "discrete"
         taken = actions.reshape(-1) if discrete else actions.reshape(len(rows), -1)
         log_std, d_log_std = self.weights.get("log_std"), self.gradients.get("log_std")
         distribution = new_distribution(self.spec.actions, log_std, d_log_std)
-        columns = self._columns(rows)
+        columns, forbidden = self._columns(rows), self._forbidden(rows)
         if self.tape is None:
             outputs, values = self._apply(columns)
             assert values is not None
+            _rule_out(outputs, forbidden)
             plain = (*distribution.evaluate(outputs, taken), values)
             return plain[0].reshape(lead), plain[1].reshape(lead), plain[2].reshape(lead)
         outputs, values, passes = self._forward(columns)
         assert values is not None
+        _rule_out(outputs, forbidden)
         results = (*distribution.evaluate(outputs, taken), values)
         logp, entropy, value = (Var(result.reshape(lead), self.tape) for result in results)
 
@@ -67,6 +71,8 @@ class Network(NumpyModule):
             if acted:
                 slope = _each(d_logp, count) if d_logp is not None else np.zeros(count, np.float32)
                 d_outputs = distribution.backward(slope, _flat(d_entropy), add=add)
+                if forbidden is not None:
+                    d_outputs[forbidden] = 0
             self._backward(
                 passes, d_outputs, None if d_values is None else _each(d_values, count), add
             )
@@ -78,7 +84,7 @@ class Network(NumpyModule):
         """Values [...] of observations."""
         assert self._value_head is not None
         lead = obs.shape[: obs.ndim - len(self.spec.observation_shape)]
-        columns = self._columns(obs.reshape(-1, self.spec.observation_size))
+        columns = self._columns(obs.reshape(-1, prod(self.spec.observation_shape)))
         if self.tape is None:
             layers = self._critic or self._trunk
             plain: Floats = self._value_head.forward(layers.apply(columns))[0]
@@ -98,17 +104,20 @@ class Network(NumpyModule):
 
     def q_values(self, obs: Array) -> Any:
         """One value per action [N, actions]; in memory, those of an action are side by side."""
-        columns = self._columns(obs.reshape(-1, self.spec.observation_size))
+        rows = obs.reshape(-1, prod(self.spec.observation_shape))
+        columns, forbidden = self._columns(rows), self._forbidden(rows)
         if self.tape is None:
-            return _dueling(*self._apply(columns)).T
+            return _rule_out(_dueling(*self._apply(columns)), forbidden).T
         outputs, value, passes = self._forward(columns)
-        out = Var(_dueling(outputs, value).T, self.tape)
+        out = Var(_rule_out(_dueling(outputs, value), forbidden).T, self.tape)
 
         def back() -> None:
             gradient = out.pop()
             if gradient is None or not self.learns:
                 return
             d_q = filled(gradient, out.value.shape).T
+            if forbidden is not None:
+                d_q = np.where(forbidden, np.float32(0), d_q)
             add = self._adds(whole=True)
             if self._value_head is None:
                 self._backward(passes, d_q, None, add)
@@ -148,6 +157,16 @@ class Network(NumpyModule):
 
     # -- forwards and backwards ----------------------------------------------------------------
 
+    def action_mask(self, obs: Array) -> Array | None:
+        """Which choices observations [..., *shape] allow, [..., width]; None: no masks."""
+        mask: Array | None = mask_of(self.spec, obs)
+        return mask
+
+    def _forbidden(self, rows: Array) -> Array | None:
+        """The choices that are ruled out, [width, N]."""
+        mask = mask_of(self.spec, rows)
+        return None if mask is None else ~mask.T
+
     def _columns(self, rows: Array) -> Floats:
         return self._seen(np.asarray(rows, np.float32)).T
 
@@ -186,6 +205,13 @@ class Network(NumpyModule):
                 d_features = d_critic if d_features is None else np.add(d_features, d_critic)
         if d_features is not None:
             self._trunk.backward(actor, d_features, add=add)
+
+
+def _rule_out(outputs: Floats, forbidden: Array | None) -> Floats:
+    """Outputs [width, N], in which what is forbidden has no chance from now on."""
+    if forbidden is not None:
+        np.copyto(outputs, RULED_OUT, where=forbidden)
+    return outputs
 
 
 def _each(gradient: Any, count: int) -> Floats:

@@ -12,7 +12,7 @@ from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning.results import Gradients
 from rillflow.learning.reward_scale import counted
-from rillflow.policies.normalizer import Moments, as_buffers, moments_in
+from rillflow.policies.normalizer import Moments, as_buffers, moments_in, of_measured
 
 
 class ObservationStatistics:
@@ -21,10 +21,14 @@ class ObservationStatistics:
     Args:
         wanted: whether observations are normalised.
         normalizers: those of all networks and their copies; all say the same.
+        measured: which numbers of an observation it is about; None: all of them.
     """
 
-    def __init__(self, wanted: bool, normalizers: Callable[[], list[Any]]) -> None:
+    def __init__(
+        self, wanted: bool, normalizers: Callable[[], list[Any]], measured: Array | None = None
+    ) -> None:
         self.wanted = wanted
+        self._measured = measured
         self._normalizers = normalizers
 
     def count(self, batches: Iterable[SampleBatch]) -> None:
@@ -52,6 +56,6 @@ class ObservationStatistics:
         normalizers = self._normalizers()
         moments: Moments = normalizers[0].moments
         for one in new:
-            moments = moments.joined(one)
+            moments = of_measured(moments.joined(one), self._measured)
         for normalizer in normalizers:
             normalizer.set(moments)

@@ -64,9 +64,12 @@ class Overview:
     """settings that change while a run goes on, with their schedules"""
     seconds: float
     """that building and trying took"""
+    observation: str = ""
+    """its parts, if there are several, and its mask of actions"""
 
     def __str__(self) -> str:
-        lines = [f"{self.algorithm} learns in {self.framework}: {self.reason}", ""]
+        lines = [f"{self.algorithm} learns in {self.framework}: {self.reason}"]
+        lines += [f"It sees {self.observation}."] * bool(self.observation) + [""]
         lines += _table(
             ("network", "what it is", "numbers", "rate", "target"),
             [
@@ -107,6 +110,7 @@ class Overview:
             "reason": self.reason,
             "scheduled": self.scheduled,
             "seconds": self.seconds,
+            "observation": self.observation,
             "networks": [vars(line) for line in self.networks],
             "steps": [vars(line) | {"trains": list(line.trains)} for line in self.steps],
         }
@@ -152,7 +156,8 @@ def overview(spec: PolicySpec, config: AlgorithmConfig) -> Overview:
     lines = tuple(StepLine(_trains(step, modules), step.every, tuple(step.stats)) for step in steps)
     seconds = time.perf_counter() - began
     name = config.algorithm.name
-    return Overview(name, networks, lines, framework, reason, changing, seconds)
+    parts = "" if spec.layout is None else str(spec.layout)
+    return Overview(name, networks, lines, framework, reason, changing, seconds, parts)
 
 
 def described(network: Description) -> str:

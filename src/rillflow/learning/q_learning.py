@@ -103,7 +103,8 @@ def update(m: Any, rows: Rows, cfg: QNetworkConfig) -> Steps:
         q, rows.actions, rows.rewards, rows.discount, rows.next_q, chooser
     )
     loss = losses.huber_loss(errors, rows.get("weights"))
-    stats = {"loss": loss, "mean_q": losses.mean(q.detach()), "td_errors": errors}
+    fine = m.policy.action_mask(rows.obs)  # what is forbidden has no value
+    stats = {"loss": loss, "mean_q": losses.mean(q.detach(), fine), "td_errors": errors}
     if "keys" in rows:
         stats["keys"] = rows["keys"]
     yield Step(loss, trains="policy", stats=stats)

@@ -85,6 +85,8 @@ def invented(spec: PolicySpec) -> SampleBatch:
 
 
 def _observations(spec: PolicySpec, lead: tuple[int, ...], rng: np.random.Generator) -> Array:
+    if spec.layout is not None:
+        return spec.layout.invented(lead, rng)
     shape = (*lead, *spec.observation_shape)
     dtype: Any = spec.observation_space.dtype
     if np.issubdtype(dtype, np.floating):

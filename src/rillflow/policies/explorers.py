@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rillflow.experience.batch import ACTION_VALUES, BOOTSTRAP, NEXT_OBS, SampleBatch
+from rillflow.policies.action_masks import mask_of, random_choice
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
 
@@ -80,7 +81,8 @@ class Exploring:
     def act(self, policy: Any, obs: Array, starts: Array) -> tuple[Array, Floats, Columns]:
         """As the explorer says."""
         if self.at_random:
-            return random_actions(self.spec, len(obs), policy.rng), _sure(len(obs)), {}
+            drawn = random_actions(self.spec, len(obs), policy.rng, mask_of(self.spec, obs))
+            return drawn, _sure(len(obs)), {}
         return self.explorer.act(self, policy, obs, starts)
 
     def finish(self, policy: Any, batch: SampleBatch) -> SampleBatch:
@@ -148,7 +150,7 @@ class EpsilonGreedy(Explorer):
         What came after is known from acting on the next observation. The policy is asked for those
         that nobody acted upon: the ones behind the last step, and behind a step that was truncated.
         """
-        if not self.tells_values:
+        if ACTION_VALUES not in batch:  # they are not told, or by a policy with memory
             return batch
         unseen, cut = batch[BOOTSTRAP], np.zeros(batch.shape, bool)
         if NEXT_OBS in batch:
@@ -219,14 +221,22 @@ def falling(initial: float, final: float, timesteps: int) -> Callable[[Place, in
     return rate
 
 
-def random_actions(spec: PolicySpec, count: int, rng: np.random.Generator) -> Array:
-    """Uniformly random actions [count, *shape], as a policy gives them."""
+def random_actions(
+    spec: PolicySpec, count: int, rng: np.random.Generator, mask: Array | None = None
+) -> Array:
+    """Uniformly random actions [count, *shape], of those that a mask allows."""
     actions = spec.actions
     if actions.kind == "continuous":
         middle, half = spec.action_scale
         unit = rng.uniform(-1, 1, (count, actions.width)).astype(np.float32)
         return (middle + half * unit).reshape(count, *actions.shape)
-    chosen = rng.integers(0, actions.sizes, (count, len(actions.sizes)))
+    if mask is not None:
+        parts = np.split(mask.T, np.cumsum(actions.sizes)[:-1])
+        uniform = rng.random((len(parts), count))
+        fine = [part | ~part.any(0) for part in parts]
+        chosen = np.stack([random_choice(*pair) for pair in zip(fine, uniform, strict=True)], 1)
+    else:
+        chosen = rng.integers(0, actions.sizes, (count, len(actions.sizes)))
     return chosen.reshape(count, *actions.shape)
 
 

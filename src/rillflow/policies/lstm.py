@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from rillflow.policies.combined import CombinedTrunk
 from rillflow.policies.convolutions import Convolutions, convolutions_of
 from rillflow.policies.heads import Headed
 from rillflow.policies.mlp import Layers, vector_layers
@@ -22,8 +23,11 @@ class Lstm(Headed):
 
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__(spec)
-        self.trunk: Layers | Convolutions
-        self.trunk = convolutions_of(spec) if spec.image else vector_layers(spec)
+        self.trunk: Layers | Convolutions | CombinedTrunk
+        if spec.packed:
+            self.trunk = CombinedTrunk(spec)
+        else:
+            self.trunk = convolutions_of(spec) if spec.image else vector_layers(spec)
         self.lstm = nn.LSTM(self.trunk.features, spec.lstm_size)
         self.add_heads(spec.lstm_size)
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from rillflow.errors import BuildError
 from rillflow.policies.cnn import Cnn
+from rillflow.policies.combined import Combined
 from rillflow.policies.initial import weights_at_first
 from rillflow.policies.lstm import Lstm
 from rillflow.policies.mlp import Mlp
@@ -14,6 +15,12 @@ from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_normalizer import normalize_before
 
 MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": Cnn, "lstm": Lstm}
+
+
+def built_in(spec: PolicySpec) -> nn.Module:
+    """The built-in network of a spec, with weights as torch gives them."""
+    assert isinstance(spec.model, str), "a network of the user's own is made by its own function"
+    return Combined(spec) if spec.model == "cnn" and spec.packed else MODELS[spec.model](spec)
 
 
 def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
@@ -27,9 +34,10 @@ def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
         if not isinstance(spec.model, str):
             own = _own_model(spec)
             if spec.normalize_observations:
-                normalize_before(own, spec.observation_shape)
+                # of several parts it is given what was normalised before it was split
+                normalize_before(own, spec.observation_shape, called=spec.layout is None)
             return own
-        model = MODELS[spec.model](spec)
+        model = built_in(spec)
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     weights = weights_at_first(spec, shapes, seed)
     with torch.no_grad():

@@ -29,6 +29,7 @@ class Layers(nn.ModuleList):
         """With a `scale`, what is subtracted from the inputs and what they are multiplied by."""
         sizes = (inputs, *widths)
         super().__init__(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.inputs = inputs
         self.activation = torch.tanh if activation == "tanh" else torch.relu
         self.features = sizes[-1]
         self.scaled = scale is not None
@@ -37,8 +38,10 @@ class Layers(nn.ModuleList):
             self.register_buffer("factor", torch.tensor(scale[1]), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, inputs, ...] to [N, features]."""
+        """[N, inputs, ...] to [N, features]; behind the inputs there may be a mask."""
         x = x.flatten(1).float()
+        if x.shape[1] > self.inputs:
+            x = x[:, : self.inputs]
         if self.scaled:
             x = (x - self.middle) * self.factor
         for layer in self:

@@ -198,7 +198,7 @@ def q_of_action(spec: PolicySpec, copies: int = 1) -> QOfAction:
         raise BuildError(
             f"q_of_action values continuous actions, found {spec.action_space}: use q_values"
         )
-    if spec.image:
+    if spec.image or spec.packed:
         raise BuildError(
             f"q_of_action takes observations that are vectors, found {spec.observation_space}: use "
             "model='mlp', which sees images flat, or an algorithm for images (PPO, IMPALA, DQN)"

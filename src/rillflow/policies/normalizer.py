@@ -64,6 +64,14 @@ class Moments:
         return Moments(self.mean + apart * part, squares / count, count)
 
 
+def of_measured(moments: Moments, measured: NDArray[np.bool_] | None) -> Moments:
+    """The same, but what is not measured stays as it is: indices as zeros and a one, masks."""
+    if measured is None:
+        return moments
+    mean, variance = np.where(measured, moments.mean, 0), np.where(measured, moments.variance, 1)
+    return Moments(mean, variance, moments.count)
+
+
 def buffer_shapes(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the statistics of observations of this shape."""
     return {MEAN: shape, VARIANCE: shape, COUNT: ()}
@@ -94,9 +102,10 @@ class Normalizer:
         self.factor = (1 / np.sqrt(moments.variance.ravel() + EPSILON)).astype(np.float32)
 
     def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Flat observations [N, size], normalised; a new array."""
-        out: NDArray[np.float32] = np.asarray(rows, np.float32) - self.middle
-        out *= self.factor
+        """Flat observations [N, size], normalised; a new array. They may be the first numbers."""
+        size = rows.shape[1]
+        out: NDArray[np.float32] = np.asarray(rows, np.float32) - self.middle[:size]
+        out *= self.factor[:size]
         return np.clip(out, np.float32(-CLIP), np.float32(CLIP), out=out)
 
     @property

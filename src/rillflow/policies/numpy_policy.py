@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rillflow.errors import BuildError, RunError
 from rillflow.experience.named_vector import Layout, NamedVector
+from rillflow.policies.action_masks import RULED_OUT, mask_of
 from rillflow.policies.initial import Weights, weights_at_first
 from rillflow.policies.normalizer import CLIP, Moments, Normalizer, moments_in
 from rillflow.policies.sampling import Array, Floats, Sampler
@@ -71,7 +72,7 @@ class NumpyPolicy:
             obs: one observation per environment.
             epsilon: for q values, how often to explore: one number, or one per environment.
         """
-        outputs = self._forward(obs)
+        outputs = self._ruled(obs, self._forward(obs))
         return self._sampler.sample(outputs, self._weights.get("log_std"), self.rng, epsilon)
 
     def act_and_value(
@@ -88,7 +89,7 @@ class NumpyPolicy:
 
     def greedy(self, obs: Array) -> Array:
         """The most likely (or highest-valued) actions for observations [B, ...]."""
-        return self._sampler.greedy(self._forward(obs))
+        return self._sampler.greedy(self._ruled(obs, self._forward(obs)))
 
     def outputs(self, obs: Array) -> Floats:
         """Logits, means or q values, [B, width]; a new array."""
@@ -97,7 +98,19 @@ class NumpyPolicy:
             value = self._weights["value_head.weight"] @ self._inputs[-1][:-1]
             value += self._weights["value_head.bias"][:, None]
             outputs += value - outputs.mean(0)
-        return outputs.T.copy()
+        return self._ruled(obs, outputs).T.copy()
+
+    def action_mask(self, obs: Array) -> Array | None:
+        """Which choices observations [..., *shape] allow, [..., width]; None: no masks."""
+        mask: Array | None = mask_of(self.spec, obs)
+        return mask
+
+    def _ruled(self, obs: Array, outputs: Floats) -> Floats:
+        """Outputs [width, B], in which what is forbidden has no chance from now on."""
+        mask = mask_of(self.spec, np.asarray(obs))
+        if mask is not None:
+            np.copyto(outputs, RULED_OUT, where=~mask.T)
+        return outputs
 
     def _forward(self, obs: Array) -> Floats:
         obs = np.asarray(obs)
@@ -110,13 +123,14 @@ class NumpyPolicy:
             self._allocate(len(obs))
         # copied: whatever order the environment has them in, the products are the same to the bit
         columns = self._inputs[0][:-1]
-        columns[:] = obs.reshape(len(obs), self.spec.observation_size).T
+        rows = obs.reshape(len(obs), -1) if len(obs) else obs.reshape(0, len(columns))
+        columns[:] = rows[:, : len(columns)].T  # behind the numbers there may be a mask
         if self._scale is not None:
             columns -= self._scale[0]
             columns *= self._scale[1]
         elif self._normalizer is not None:
-            columns -= self._normalizer.middle[:, None]
-            columns *= self._normalizer.factor[:, None]
+            columns -= self._normalizer.middle[: len(columns), None]
+            columns *= self._normalizer.factor[: len(columns), None]
             np.clip(columns, np.float32(-CLIP), np.float32(CLIP), out=columns)
         last = len(self._matrices) - 1
         for index, (matrix, x, out) in enumerate(

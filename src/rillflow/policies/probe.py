@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rillflow.errors import BuildError, user_frame
+from rillflow.policies.action_masks import network_input
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
 
@@ -21,6 +22,8 @@ from rillflow.policies.torch_policy import TorchPolicy
 def observations(spec: PolicySpec, leading: tuple[int, ...], seed: int = 0) -> NDArray[Any]:
     """Random observations [*leading, ...] of the spec's space."""
     rng = np.random.default_rng(seed)
+    if spec.layout is not None:
+        return spec.layout.invented(leading, rng)
     space: Any = spec.observation_space
     shape = (*leading, *spec.observation_shape)
     if np.issubdtype(space.dtype, np.floating):
@@ -128,7 +131,8 @@ def _call(policy: TorchPolicy, rows: NDArray[Any], starts: NDArray[np.bool_]) ->
         state = policy.initial_state(rows.shape[1])
         arguments += [torch.from_numpy(state), torch.tensor(starts)]
     try:
-        results = policy.model(*(argument.to(policy.device) for argument in arguments))
+        obs, *others = (argument.to(policy.device) for argument in arguments)
+        results = policy.model(network_input(spec, obs, policy.normalizer), *others)
     except Exception as error:
         problem = f"observations {list(rows.shape)} ({rows.dtype}) made it raise"
         raise _raised(spec, problem, error) from error

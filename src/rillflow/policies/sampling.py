@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.errors import RunError
+from rillflow.policies.action_masks import allowed, random_choice
 from rillflow.policies.spec import PolicySpec
 
 Floats = NDArray[np.float32]
@@ -31,6 +32,7 @@ class Sampler:
     def __init__(self, spec: PolicySpec) -> None:
         self.actions = spec.actions
         self.head = spec.head
+        self._masked = spec.masked
         self._columns = np.arange(0)
         self._ranges = list(pairwise((0, *accumulate(spec.actions.sizes))))
         if spec.bounded:
@@ -60,7 +62,7 @@ class Sampler:
             return self._gaussian(outputs, log_std, rng)
         columns = self._numbered(outputs.shape[1])
         if self.head == "q":
-            return _epsilon_greedy(outputs, rng, epsilon)
+            return _epsilon_greedy(outputs, rng, epsilon, self._masked)
         if self.actions.kind == "discrete":
             uniform = rng.random((outputs.shape[1],), dtype=np.float32)
             return _categorical(outputs, uniform, columns)
@@ -162,16 +164,22 @@ def _accumulate(rows: Floats) -> None:
 
 
 def _epsilon_greedy(
-    q: Floats, rng: np.random.Generator, epsilon: float | Floats
+    q: Floats, rng: np.random.Generator, epsilon: float | Floats, masked: bool = False
 ) -> tuple[Array, Floats]:
+    count: Any
     count, batch = q.shape
     _check_finite(q.max(0))
     best = q.argmax(0)
     uniform = rng.random((2, batch), dtype=np.float32)
-    anything = (uniform[1] * np.float32(count)).astype(np.int64)  # below the count, see above
+    if masked:
+        fine = allowed(q)
+        fine |= ~fine.any(0)  # after the last step nothing is allowed, and nobody acts
+        anything, count = random_choice(fine, uniform[1]), fine.sum(0)
+    else:
+        anything = (uniform[1] * np.float32(count)).astype(np.int64)  # below the count, see above
     actions = np.where(uniform[0] < epsilon, anything, best)
     rate = np.asarray(epsilon, np.float32)
-    probability = rate / np.float32(count) + (np.float32(1) - rate) * (actions == best)
+    probability = rate / np.asarray(count, np.float32) + (np.float32(1) - rate) * (actions == best)
     return actions, np.log(probability).astype(np.float32)
 
 

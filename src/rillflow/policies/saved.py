@@ -12,29 +12,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium import Space, spaces
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rillflow.errors import BuildError
 from rillflow.policies.archive import PROBLEMS, read_arrays
 from rillflow.policies.fitting import check_fit
+from rillflow.policies.saved_spaces import space_from_data, space_to_data
 from rillflow.policies.spec import PolicySpec
 from rillflow.safety.bounded import parse_json
 
 FORMAT = 1
 """raised when an older reader could no longer understand the file"""
 _WEIGHTS = "weights/"
-_NUMBERS = 1 << 24
-"""in one observation or action of a saved policy"""
-_LAYERS, _PARTS = 1000, 1 << 16
-"""of its network, and of an action that consists of several"""
+_LAYERS = 1000
+"""of a saved policy's network"""
 
 
 def save_policy(
@@ -94,7 +92,7 @@ def spec_to_data(spec: PolicySpec) -> dict[str, Any]:
     if not isinstance(spec.model, str):
         data["model"] = {"own": getattr(spec.model, "__qualname__", type(spec.model).__name__)}
     for name in ("observation_space", "action_space"):
-        data[name] = _space_to_data(data[name])
+        data[name] = space_to_data(data[name])
     return data
 
 
@@ -117,7 +115,7 @@ def spec_from_data(
             f"a policy of {len(fields['hidden']):,} layers; at most {_LAYERS} are read."
         )
     for name in ("observation_space", "action_space"):
-        fields[name] = _space_from_data(fields[name])
+        fields[name] = space_from_data(fields[name])
     if "channels" not in data:
         fields |= _as_before_channels(fields)
     return PolicySpec(**fields)
@@ -135,47 +133,3 @@ def _as_before_channels(fields: Mapping[str, Any]) -> dict[str, Any]:
     first = space.shape[0] <= space.shape[-1]
     whole = spaces.Box(0, 255, space.shape, np.uint8)
     return {"channels": "first" if first else "last", "observation_space": whole}
-
-
-def _space_to_data(space: Space[Any]) -> dict[str, Any]:
-    if isinstance(space, spaces.Discrete):
-        return {"kind": "discrete", "n": int(space.n)}
-    if isinstance(space, spaces.MultiDiscrete):
-        return {"kind": "multidiscrete", "nvec": np.asarray(space.nvec).tolist()}
-    assert isinstance(space, spaces.Box), "a spec has no other spaces"
-    return {
-        "kind": "box",
-        "low": _bound(space.low),
-        "high": _bound(space.high),
-        "shape": list(space.shape),
-        "dtype": str(space.dtype),
-    }
-
-
-def _bound(bound: NDArray[Any]) -> Any:
-    """One number where all are the same: the bounds of an image need not be listed."""
-    first = bound.flat[0].item() if bound.size else 0.0
-    return first if bool((bound == first).all()) else bound.tolist()
-
-
-def _space_from_data(data: Mapping[str, Any]) -> Space[Any]:
-    if data["kind"] == "discrete":
-        return spaces.Discrete(data["n"])
-    if data["kind"] == "multidiscrete":
-        choices = np.array(data["nvec"], np.int64)
-        if choices.size > _PARTS:
-            raise ValueError(f"an action of {choices.size:,} parts")
-        return spaces.MultiDiscrete(choices)
-    shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
-    if any(type(side) is not int or side < 0 for side in shape) or math.prod(shape) > _NUMBERS:
-        raise ValueError(f"a space of shape {str(data['shape'])[:60]}")
-    if dtype.kind not in "biuf":
-        raise ValueError(f"a space of {dtype}")
-    low, high = (_bound_from_data(data[name], shape, dtype) for name in ("low", "high"))
-    return spaces.Box(low, high, shape, dtype.type)
-
-
-def _bound_from_data(bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    if isinstance(bound, list):
-        return np.array(bound, np.float64).astype(dtype)
-    return np.full(shape, bound, dtype)

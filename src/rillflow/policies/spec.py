@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from rillflow.envs.layout import Layout, layout_of
 from rillflow.errors import BuildError
 from rillflow.images import CHANNELS, Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
@@ -41,6 +42,9 @@ class PolicySpec:
       before they are squeezed into the bounds of the actions;
     - `"deterministic"`: [N, actions.width], one action each, before it is.
 
+    Observations of several parts come in the environment's own structure: dicts or tuples of
+    tensors [N, ...], as `spec.observations` says; a mask of actions is not among them.
+
     It is tried before any worker starts (`policies/probe.py`).
 
     If the function has an attribute `state_shape` the module is recurrent: it is called with
@@ -49,7 +53,8 @@ class PolicySpec:
     """
 
     observation_space: Space[Any]
-    """of one environment, preprocessed: floating-point numbers, or an image or table of uint8"""
+    """of one environment, preprocessed: floating-point numbers, an image or table of uint8, or an
+    array of several parts (`layout`)"""
     action_space: Space[Any]
     """of one environment"""
     hidden: Shape = (64, 64)
@@ -93,14 +98,38 @@ class PolicySpec:
         return actions_of(self.action_space)
 
     @cached_property
+    def layout(self) -> Layout | None:
+        """The parts of an observation and its mask of actions; None: it is one array, no more."""
+        return layout_of(self.observation_space)
+
+    @cached_property
+    def observations(self) -> Space[Any]:
+        """Of what a network of your own is given: a Box, or a Dict or Tuple of them."""
+        return self.observation_space if self.layout is None else self.layout.seen
+
+    @cached_property
+    def measured(self) -> NDArray[np.bool_] | None:
+        """Which numbers of an observation are measured, not indices or a mask; None: all are."""
+        if self.layout is None or self.packed:
+            return None
+        return np.append(self.layout.plain, np.zeros(self.layout.mask_size, bool))
+
+    @property
+    def masked(self) -> bool:
+        """Whether observations say which actions are allowed."""
+        return self.layout is not None and self.layout.mask_size > 0
+
+    @cached_property
     def observation_shape(self) -> Shape:
-        """Of one observation."""
+        """Of one observation, as it travels."""
         return tuple(self.observation_space.shape or ())
 
     @cached_property
     def observation_size(self) -> int:
-        """How many numbers one observation has."""
-        return prod(self.observation_shape)
+        """How many numbers of one observation a network sees."""
+        if self.layout is None:
+            return prod(self.observation_shape)
+        return sum(part.size for part in self.layout.parts.values())
 
     @cached_property
     def observation_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
@@ -111,7 +140,8 @@ class PolicySpec:
         if not self.scale_observations:
             return self._whole_pixels()
         space: Any = self.observation_space
-        low, high = (np.ravel(bound).astype(np.float64) for bound in (space.low, space.high))
+        bounds = (space.low, space.high) if self.layout is None else self.layout.bounds
+        low, high = (np.ravel(bound).astype(np.float64) for bound in bounds)
         bounded = (np.abs(low) < FAR) & (np.abs(high) < FAR) & (low < high)
         half = np.where(bounded, (high - low) / 2, 1.0)
         middle = np.where(bounded, low + half, 0.0)
@@ -120,10 +150,16 @@ class PolicySpec:
     def _whole_pixels(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """The scale of images that are seen flat: bytes become numbers from 0 to 1."""
         space: Any = self.observation_space
-        if space.dtype != np.uint8 or self.image is not None:
+        otherwise = self.image is not None or self.layout is not None or self.normalize_observations
+        if space.dtype != np.uint8 or otherwise:
             return None
         size, white = self.observation_size, max(1.0, float(space.high.max()))
         return np.zeros(size, np.float32), np.full(size, 1 / white, np.float32)
+
+    @property
+    def packed(self) -> bool:
+        """Whether observations are bytes that hold images among their parts."""
+        return self.layout is not None and self.layout.packed
 
     @cached_property
     def image(self) -> Image | None:
@@ -326,6 +362,9 @@ def _check_observations(spec: PolicySpec) -> None:
         _check_normalize(spec)
     if not isinstance(spec.model, str):
         return  # your own network may take any array
+    if spec.layout is not None:
+        _check_parts(spec)
+        return
     if space.dtype != np.uint8 and not np.issubdtype(space.dtype, np.floating):
         raise BuildError(
             f"observations must be floating-point numbers or images of uint8, found {space}: "
@@ -335,6 +374,17 @@ def _check_observations(spec: PolicySpec) -> None:
         raise BuildError(
             "model='cnn' takes images, which have two or three axes (pixels are scaled inside), "
             f"found {space}: use model='mlp'"
+        )
+
+
+def _check_parts(spec: PolicySpec) -> None:
+    if spec.model == "mlp" and spec.packed:
+        raise BuildError(
+            f"model='mlp' takes vectors, and there are images in {spec.layout}: use model='cnn'"
+        )
+    if spec.model == "cnn" and not spec.packed:
+        raise BuildError(
+            f"model='cnn' takes images, and there are none in {spec.layout}: use model='mlp'"
         )
 
 
@@ -353,7 +403,7 @@ def _check_scale(spec: PolicySpec) -> None:
 def _check_normalize(spec: PolicySpec) -> None:
     if spec.scale_observations:
         raise BuildError(BOTH_SCALED)
-    if spec.image:
+    if spec.image or spec.packed:
         raise BuildError(
             "normalize_observations=True is for vectors, not for images, whose pixels are always "
             f"scaled, found {spec.observation_space}: leave it out"

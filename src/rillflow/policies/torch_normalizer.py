@@ -43,15 +43,19 @@ class TorchNormalizer(nn.Module):
             own.copy_(torch.from_numpy(np.asarray(new, np.float64)))
 
 
-def normalize_before(model: nn.Module, shape: tuple[int, ...]) -> None:
-    """Give a network a normaliser, through which its observations go whenever it is called."""
+def normalize_before(model: nn.Module, shape: tuple[int, ...], *, called: bool = True) -> None:
+    """Give a network a normaliser, through which its observations go whenever it is called.
+
+    Not `called` there, it is for whoever calls the network to do it.
+    """
     if hasattr(model, "normalizer"):
         raise BuildError(
             f"{type(model).__name__} has a `normalizer` of its own: with normalize_observations="
             "True that name is the library's. Call yours otherwise, or leave the setting out."
         )
     model.normalizer = TorchNormalizer(shape)
-    model.register_forward_pre_hook(_normalized)
+    if called:
+        model.register_forward_pre_hook(_normalized)
 
 
 def _normalized(model: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

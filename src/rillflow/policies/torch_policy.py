@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from rillflow.errors import RunError
 from rillflow.policies import distributions
+from rillflow.policies.action_masks import mask_of, network_input, rule_out
 from rillflow.policies.make_model import make_model
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.shapes import as_rows, check_sequence
@@ -108,13 +109,18 @@ class TorchPolicy:
         alone = getattr(self.model, "values", None)
         if alone is None or self._instead is not None or self.spec.recurrent:
             return self._call(obs)[1].reshape(leading)
-        values: Tensor = alone(obs if self.normalizer is None else self.normalizer(obs))
+        values: Tensor = alone(network_input(self.spec, obs, self.normalizer, called=False))
         return values.reshape(leading)
 
     def q_values(self, obs: Data) -> Tensor:
         """One value per action [..., actions]."""
         self._require("q", "q_values")
         return self.outputs(obs)
+
+    def action_mask(self, obs: Data) -> Tensor | None:
+        """Which choices observations [..., *shape] allow, [..., width]; None: no masks."""
+        mask: Tensor | None = mask_of(self.spec, self._tensor(obs))
+        return mask
 
     def evaluate_recurrent(
         self, obs: Data, actions: Data, state: Data, starts: Data
@@ -244,11 +250,16 @@ class TorchPolicy:
         return self._forward(*tensors)
 
     def _forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        obs, *others = tensors
+        given = (network_input(self.spec, obs, self.normalizer), *others)
         if self._instead is None:
-            results = self.model(*tensors)
+            results = self.model(*given)
         else:
-            results = functional_call(self.model, self._instead, tensors)
-        return (results,) if isinstance(results, Tensor) else tuple(results)
+            results = functional_call(self.model, self._instead, given)
+        results = (results,) if isinstance(results, Tensor) else tuple(results)
+        if not self.spec.masked:
+            return results
+        return rule_out(results[0], mask_of(self.spec, obs)), *results[1:]
 
     def _evaluate(self, outputs: Tensor, actions: Data) -> tuple[Tensor, Tensor]:
         taken = self._tensor(actions)

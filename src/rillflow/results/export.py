@@ -28,7 +28,10 @@ def export_onnx(trained: Trained, path: str | Path) -> Path:
 
     Inputs and outputs have the batch as their first axis, of any size:
 
-    - `observation`: float32, or uint8 for images, as the policy was trained on;
+    - `observation`: float32, or uint8 for images, as the policy was trained on; of several parts
+      each is an input, such as `observation.camera` or `observation.arm.0`, with discrete values as
+      zeros and a one;
+    - `action_mask`: which actions are allowed, as truth values, if the environment says it;
     - `state` and `start`, for a policy that remembers: what it returned as `next_state` (zeros at
       first), and true where an episode begins;
     - `action`: the most likely one; a continuous one is clipped to the bounds of its space;
@@ -41,7 +44,7 @@ def export_onnx(trained: Trained, path: str | Path) -> Path:
     """
     path = path_ending_in(path, (".onnx",), "an exported policy")
     onnx = needs("onnx", "onnx", "an export")
-    if isinstance(trained.spec.model, str):
+    if isinstance(trained.spec.model, str) and not trained.spec.packed:
         model = onnx_builtin_networks.build(trained.spec, trained.weights)
     else:
         from rillflow.results.onnx_own_networks import trace
@@ -67,6 +70,7 @@ def describe(onnx: Any, model: Any, trained: Trained) -> None:
         "algorithm": algorithm_name(trained),
         "env": env_name(trained),
         "env_config": json.dumps(trained.config.env_config, default=repr),
+        "preprocessing": json.dumps(vars(trained.config.preprocessing)),
         "observation_space": to_json(data["observation_space"]),
         "action_space": to_json(data["action_space"]),
         "model": spec.model if isinstance(spec.model, str) else str(data["model"]["own"]),

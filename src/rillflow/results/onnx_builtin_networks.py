@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rillflow.envs.layout import MASK, named
+from rillflow.policies.action_masks import RULED_OUT
 from rillflow.policies.image_scale import PixelScale, pixel_scale
 from rillflow.policies.normalizer import CLIP, Normalizer, moments_in
 from rillflow.policies.spec import PolicySpec
@@ -46,8 +48,9 @@ def bounds(spec: PolicySpec) -> tuple[NDArray[Any], NDArray[Any]]:
 def build(spec: PolicySpec, weights: Weights) -> Any:
     """The acting half of a built-in network as an ONNX model.
 
-    Inputs are `observation` and, for a policy that remembers, `state` and `start`; outputs are
-    `action`, what it was chosen by (`logits`, `mean`, `q_values` or `outputs`), and `next_state`.
+    Inputs are `observation`, or its parts and `action_mask`, and, for a policy that remembers,
+    `state` and `start`; outputs are `action`, what it was chosen by (`logits`, `mean`, `q_values`
+    or `outputs`), and `next_state`.
     """
     return _Graph(spec, weights).model()
 
@@ -64,9 +67,7 @@ class _Graph:
 
     def model(self) -> Any:
         spec, kinds = self.spec, self.onnx.TensorProto
-        whole = spec.observation_space.dtype == np.uint8
-        kind = kinds.UINT8 if whole else kinds.FLOAT
-        inputs = [self.tensor("observation", kind, *spec.observation_shape)]
+        inputs = self._inputs()
         outputs = [
             self.tensor("action", self._action_kind(), *spec.actions.shape),
             self.tensor(output_name(spec), kinds.FLOAT, spec.width),
@@ -87,10 +88,29 @@ class _Graph:
         opset = [self.helper.make_opsetid("", OPSET)]
         return self.helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION)
 
+    def _inputs(self) -> list[Any]:
+        """The observation, or its parts and the mask."""
+        spec, kinds = self.spec, self.onnx.TensorProto
+        if spec.layout is None:
+            kind = kinds.UINT8 if spec.observation_space.dtype == np.uint8 else kinds.FLOAT
+            return [self.tensor("observation", kind, *spec.observation_shape)]
+        parts = spec.layout.vectors.items()
+        inputs = [self.tensor(named(path), kinds.FLOAT, *part.shape) for path, part in parts]
+        if spec.masked:
+            inputs.append(self.tensor(MASK, kinds.BOOL, spec.width))
+        return inputs
+
     # layers
 
+    def _flat(self) -> str:
+        """All numbers side by side."""
+        if self.spec.layout is None:
+            return self.node("Flatten", self._floats(), axis=1)
+        flat = [self.node("Flatten", named(path), axis=1) for path in self.spec.layout.vectors]
+        return self.node("Concat", *flat, axis=1) if len(flat) > 1 else flat[0]
+
     def _vector(self) -> str:
-        x = self.node("Flatten", self._floats(), axis=1)
+        x = self._flat()
         if self.spec.normalize_observations:
             x = self._normalized(x)
         if self.spec.observation_scale is not None:
@@ -104,8 +124,9 @@ class _Graph:
 
     def _normalized(self, x: str) -> str:
         seen = Normalizer(moments_in(self.weights))
-        x = self.node("Sub", x, self.constant("seen_mean", seen.middle))
-        x = self.node("Mul", x, self.constant("seen_factor", seen.factor))
+        size = self.spec.observation_size  # behind the numbers there may be a mask
+        x = self.node("Sub", x, self.constant("seen_mean", seen.middle[:size]))
+        x = self.node("Mul", x, self.constant("seen_factor", seen.factor[:size]))
         ends = (self.constant(name, np.float32(end)) for name, end in _ENDS.items())
         return self.node("Clip", x, *ends)
 
@@ -167,7 +188,15 @@ class _Graph:
         return [self.constant(f"lstm.{name}", array) for name, array in arrays.items()]
 
     def _heads(self, features: str) -> None:
-        name = output_name(self.spec)
+        outputs = output_name(self.spec)
+        if not self.spec.masked:
+            self._head(features, outputs)
+            return
+        self._head(features, f"{outputs}_of_all")
+        ruled_out = self.constant("ruled_out", RULED_OUT)
+        self.node("Where", MASK, f"{outputs}_of_all", ruled_out, name=outputs)
+
+    def _head(self, features: str, name: str) -> None:
         if not self.spec.dueling:
             self.linear(features, "action_head", name=name)
             return

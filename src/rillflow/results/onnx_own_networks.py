@@ -13,12 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rillflow.envs.layout import rebuilt
 from rillflow.errors import BuildError
+from rillflow.policies.action_masks import rule_out
 from rillflow.policies.probe import wrong
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.results.onnx_builtin_networks import Weights, bounds, output_name
-from rillflow.results.onnx_parity import generated
+from rillflow.results.onnx_parity import feeds, generated
 from rillflow.results.optional_libraries import needs
 
 
@@ -34,15 +36,47 @@ class Acting(nn.Module):
                                    strict=True):  # fmt: skip
                 self.register_buffer(name, torch.tensor(bound), persistent=False)
 
-    def forward(self, observation: Tensor, *remembered: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         """`(action, outputs)`, and the next state if there is one."""
+        mask = None
+        parts = list(given)
+        remembered = [parts.pop(), parts.pop()][::-1] if self.spec.recurrent else []
+        if self.spec.masked:
+            mask = parts.pop()
         if not remembered:
-            results = self.model(observation)
+            results = self.model(self._observation(parts))
             outputs: Tensor = results if isinstance(results, Tensor) else results[0]
+            outputs = rule_out(outputs, mask)
             return self._action(outputs), outputs
         state, start = remembered
-        outputs, *_, after = self.model(observation[None], state, start[None])
-        return self._action(outputs[0]), outputs[0], after
+        seen = self._observation([part[None] for part in parts])
+        outputs, *_, after = self.model(seen, state, start[None])
+        outputs = rule_out(outputs[0], mask)
+        return self._action(outputs), outputs, after
+
+    def _observation(self, parts: list[Tensor]) -> Any:
+        """What the network is given, from the inputs one by one."""
+        layout = self.spec.layout
+        if layout is None:
+            return parts[0]
+        pieces = dict(zip(layout.parts, parts, strict=True))
+        if self.spec.normalize_observations:
+            pieces = self._normalized(pieces)
+        if isinstance(self.spec.model, str):  # a built-in one takes them by their paths
+            return pieces
+        return rebuilt(layout.tree, lambda path: pieces[path])
+
+    def _normalized(self, pieces: dict[Any, Tensor]) -> dict[Any, Tensor]:
+        """The parts, normalised as the whole that they are."""
+        layout = self.spec.layout
+        assert layout is not None, "the observation has parts"
+        first, part = next(iter(pieces.values())), next(iter(layout.parts.values()))
+        lead = first.shape[: first.ndim - len(part.shape)]
+        flat = [piece.reshape(*lead, -1) for piece in pieces.values()]
+        normalize: Any = self.model.normalizer
+        return layout.pieces(
+            normalize(torch.cat([*flat, first.new_zeros(*lead, layout.mask_size)], -1))
+        )
 
     def _action(self, outputs: Tensor) -> Tensor:
         actions = self.spec.actions
@@ -62,18 +96,23 @@ class Acting(nn.Module):
 
 def trace(spec: PolicySpec, weights: Weights) -> Any:
     """The acting network as an ONNX model, with the inputs and outputs of the built-in ones."""
-    needs("onnxscript", "onnx", "the export of a network of your own")
+    needs("onnxscript", "onnx", "the export of a network of your own, or of one for several parts")
+    if spec.packed and spec.model == "lstm":
+        raise BuildError(
+            "an lstm for observations with images among their parts cannot be exported yet; export "
+            "a policy without memory (model='cnn'), or with a network of your own"
+        )
     policy = TorchPolicy(spec)
     policy.set_weights(weights)
     acting = Acting(spec, policy.model).eval()
     batch = 2  # with one, torch would take the size of the batch for a constant
-    given = [torch.tensor(generated(spec, batch, np.random.default_rng(0)))]
-    names, outputs = ["observation"], ["action", output_name(spec)]
+    inputs = feeds(spec, generated(spec, batch, np.random.default_rng(0)))
+    given = [torch.tensor(array) for array in inputs.values()]
+    names, outputs = list(inputs), ["action", output_name(spec)]
     if spec.recurrent:
         given += [torch.tensor(policy.initial_state(batch)), torch.zeros(batch, dtype=torch.bool)]
         names, outputs = [*names, "state", "start"], [*outputs, "next_state"]
-    free = torch.export.Dim("batch")
-    shapes: Any = ({0: free},) if len(given) == 1 else ({0: free}, ({0: free}, {0: free}))
+    shapes: Any = (({0: torch.export.Dim("batch")},) * len(given),)
     try:
         with _quiet():
             program = torch.onnx.export(

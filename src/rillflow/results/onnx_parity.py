@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rillflow.envs.layout import MASK, named
 from rillflow.errors import BuildError, RunError
+from rillflow.policies.action_masks import mask_of, network_input, rule_out
 from rillflow.policies.make import make_actor
 from rillflow.policies.normalizer import MEAN, VARIANCE
 from rillflow.policies.spec import PolicySpec
@@ -45,7 +47,7 @@ def check_parity(path: Path, spec: PolicySpec, weights: Weights, seed: int = 0) 
             obs = generated(spec, size, rng)
             obs = _at_home(obs, weights)
             expected = _numpy(policy.outputs(obs))
-            _compare(spec, run({"observation": obs}), expected, policy.greedy(obs))
+            _compare(spec, run(feeds(spec, obs)), expected, policy.greedy(obs))
     return runner
 
 
@@ -64,7 +66,7 @@ def _check_sequence(
         start = rng.random(size) < (0.3 if step else 1.0)
         expected = _recurrent_outputs(policy, obs, ours, start)
         actions, ours = policy.greedy_recurrent(obs, ours, start)
-        found = run({"observation": obs, "state": theirs, "start": start})
+        found = run({**feeds(spec, obs), "state": theirs, "start": start})
         _compare(spec, found, expected, actions)
         theirs = found["next_state"]
         _require(theirs.shape == ours.shape and _near(theirs, ours), "state", theirs, ours)
@@ -119,8 +121,19 @@ def _require(fine: bool, name: str, found: NDArray[Any], expected: NDArray[Any])
     )
 
 
+def feeds(spec: PolicySpec, obs: NDArray[Any]) -> Arrays:
+    """Observations as the inputs of an exported network, by name."""
+    if spec.layout is None:
+        return {"observation": obs}
+    pieces = spec.layout.pieces(obs)
+    inputs = {named(path): np.ascontiguousarray(pieces[path]) for path in spec.layout.parts}
+    return inputs | ({MASK: spec.layout.mask(obs)} if spec.masked else {})
+
+
 def generated(spec: PolicySpec, size: int, rng: np.random.Generator) -> NDArray[Any]:
     """Observations [size, ...] as environments give them: float32, or whole numbers."""
+    if spec.layout is not None:
+        return spec.layout.invented((size,), rng)
     space: Any = spec.observation_space
     shape = (size, *spec.observation_shape)
     if np.issubdtype(space.dtype, np.floating):
@@ -143,8 +156,9 @@ def _recurrent_outputs(policy: Any, obs: Any, state: Any, start: Any) -> NDArray
 
     observation, starts = torch.tensor(obs)[None], torch.tensor(start)[None]
     with torch.no_grad():
-        outputs = policy.model(observation, torch.tensor(state), starts)[0]
-    return _numpy(outputs[0])
+        seen = network_input(policy.spec, observation, policy.normalizer)
+        outputs = policy.model(seen, torch.tensor(state), starts)[0]
+    return _numpy(rule_out(outputs[0], mask_of(policy.spec, observation[0])))
 
 
 def _numpy(outputs: Any) -> NDArray[Any]:

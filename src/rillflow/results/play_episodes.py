@@ -53,7 +53,8 @@ def play_agents(
         count,
         trained.agents,
         seed=seed,
-        **config.env_settings,
+        **config.env_settings
+        | {"action_masks": any(own.spec.masked for own in trained.policies.values())},
     )
     try:
         shares = {name: _Shares(envs.rows(name), episodes, count) for name in envs.groups}

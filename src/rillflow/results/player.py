@@ -70,7 +70,10 @@ def env_of(trained: Trained) -> Any:
 def open_envs(trained: Trained, env: Any, copies: int, seed: int, config: dict[str, Any]) -> Envs:
     """Environments that show what the policy was trained to see."""
     how = trained.config.preprocessing
-    envs = make_envs(env, copies, seed=seed, env_config=config, preprocessing=how)
+    masks = trained.spec.masked  # as it was trained: an older one may have seen them as numbers
+    envs = make_envs(
+        env, copies, seed=seed, env_config=config, preprocessing=how, action_masks=masks
+    )
     found, expected = np.shape(envs.observation_space.low), trained.spec.observation_shape
     if found != expected:
         envs.close()

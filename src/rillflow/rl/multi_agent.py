@@ -53,6 +53,8 @@ class MultiAgentConfig:
     """for each policy the settings of the algorithm that trains it"""
     policy_mapping: Mapping[str, str] | Callable[[str], str]
     """for each agent the name of its policy"""
+    action_masks: bool = True
+    """whether masks of actions, in observations or infos under `action_mask`, rule actions out"""
     num_workers: int = 2
     """rollout workers; 0: one in the driver itself"""
     num_envs_per_worker: int = 16
@@ -68,7 +70,11 @@ class MultiAgentConfig:
     @property
     def env_settings(self) -> dict[str, Any]:
         """What environments are made with, beside their name and number."""
-        return {"env_config": self.env_config, "preprocessing": self.preprocessing}
+        return {
+            "env_config": self.env_config,
+            "preprocessing": self.preprocessing,
+            "action_masks": self.action_masks,
+        }
 
     def validate(self) -> None:
         """Refuse types and numbers that cannot work, all at once."""

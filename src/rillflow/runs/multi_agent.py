@@ -83,6 +83,7 @@ def build_agents(
     workers = MultiAgentWorkers(
         MultiAgentConfig(
             env=config.env,
+            action_masks=config.action_masks,
             env_config=config.env_config,
             resize=config.resize,
             grayscale=config.grayscale,

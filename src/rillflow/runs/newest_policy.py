@@ -107,8 +107,10 @@ def _spec(config: AlgorithmConfig) -> PolicySpec:
     from rillflow.envs.make import make_envs
 
     envs = make_envs(config.env, 1, **config.env_settings)
-    envs.close()
-    return config.policy_spec(envs.observation_space, envs.action_space)
+    try:
+        return config.policy_spec(envs.observation_space, envs.action_space)
+    finally:
+        envs.close()
 
 
 def _specs(config: AlgorithmConfig, agents: Mapping[str, str]) -> dict[str, PolicySpec]:

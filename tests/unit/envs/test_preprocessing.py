@@ -173,6 +173,13 @@ def test_what_cannot_be_done_is_told(how: Preprocessing, env: Any, message: str)
         make_envs(env, 1, preprocessing=how)
 
 
+def test_agents_that_see_no_images_are_left_alone() -> None:
+    how = Preprocessing(resize="auto")
+    envs = make_multi_agent_envs("MultiAgentCartPole", 2, lambda agent: "p", preprocessing=how)
+    plain = make_multi_agent_envs("MultiAgentCartPole", 2, lambda agent: "p")
+    assert type(envs.vector) is type(plain.vector)
+
+
 def test_the_agents_of_a_policy_see_what_their_settings_say() -> None:
     plain = make_multi_agent_envs("MultiAgentCartPole", 2, lambda agent: "p", seed=1)
     how = Preprocessing(frame_stack=2)

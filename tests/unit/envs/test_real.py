@@ -42,7 +42,7 @@ def same(left: list[Any], right: list[Any]) -> bool:
         (lambda: gymnasium.make("CartPole-v1"), (4,), np.float32),
         ("Pendulum-v1", (3,), np.float32),
         ("FrozenLake-v1", (16,), np.float32),
-        ("Taxi-v4", (500,), np.float32),
+        ("Taxi-v4", (500 + 6,), np.float32),
         ("Blackjack-v1", (32 + 11 + 2,), np.float32),
         ("tests.unit.envs.parts:Counting", (2,), np.float32),
         (lambda num_envs: SyncVectorEnv([Counting] * num_envs), (2,), np.float32),

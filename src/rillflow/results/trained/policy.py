@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rillflow.envs.structured import encode_batch
 from rillflow.errors import BuildError
 from rillflow.experience.batch import Array
 from rillflow.learning.config import AlgorithmConfig
@@ -57,17 +58,29 @@ class Trained:
         self._policy.set_weights(weights)
         self._memory: Array | None = None
 
-    def act(self, obs: Array, starts: bool | Array = False) -> Array:
+    def act(
+        self, obs: Any, starts: bool | Array = False, *, action_mask: Array | None = None
+    ) -> Array:
         """The most likely action: for one observation, or for several stacked.
+
+        An observation of several parts is a dict or a tuple, as the environment gives it. One with
+        a mask of actions under `action_mask` rules out what is forbidden; a mask that comes in
+        infos is given as `action_mask`.
 
         A policy that remembers goes on from what it saw in earlier calls; say where an episode
         `starts`, in one flag or in one for each observation.
         """
-        shape = self._policy.spec.observation_shape
-        single = np.ndim(obs) == len(shape)
-        several = np.asarray(obs)[None] if single else np.asarray(obs)
+        several, single = self._encoded(obs, action_mask)
         actions = self._greedy(several, np.broadcast_to(starts, len(several)))
         return actions[0] if single else actions
+
+    def _encoded(self, obs: Any, action_mask: Array | None) -> tuple[Array, bool]:
+        """Observations [B, *shape] as the policy sees them, and whether it was but one."""
+        spec: PolicySpec = self._policy.spec
+        if spec.layout is not None and not _is_encoded(spec, obs):
+            return encode_batch(spec.layout, obs, action_mask)
+        single = np.ndim(obs) == len(spec.observation_shape)
+        return (np.asarray(obs)[None] if single else np.asarray(obs)), single
 
     def _greedy(self, obs: Array, starts: Array) -> Array:
         if not self.spec.recurrent:
@@ -100,6 +113,13 @@ class Trained:
         module = type(self.config).__module__
         about = {"settings": settings, "config": module, "history": thinned(self.history)}
         save_policy(path, self.spec, self.weights, about)
+
+
+def _is_encoded(spec: PolicySpec, obs: Any) -> bool:
+    """Whether observations are arrays as they travel inside rillflow, not the environment's own."""
+    if not isinstance(obs, np.ndarray) or obs.dtype != spec.observation_space.dtype:
+        return False
+    return obs.ndim in (1, 2) and obs.shape[-1:] == spec.observation_shape
 
 
 def env_to_play(trained: Trained) -> Any:
