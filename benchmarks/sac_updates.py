@@ -4,6 +4,9 @@ One process, one thread, batches of 256 rows of Pendulum-v1's shape; slices of u
 that a slow moment hits all. An update of theirs draws its rows from a full replay buffer; ours
 shuffles them out of larger batches, as its learner gets them from replay. Stable-Baselines3 has to
 be installed beside rillflow; without it only our own rates are told.
+
+`by_hand` is SAC's update in bare NumPy (`sac_by_hand.py`): the limit of what an update in NumPy can
+do on the machine. README.md says where the time goes.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 from _common import Report, figure, interleaved, load, ratio, script
+from sac_by_hand import by_hand
+from threadpoolctl import threadpool_info
 
 from rillflow.algorithms import get_algorithm
 from rillflow.experience.batch import SampleBatch
@@ -38,10 +43,13 @@ def ask(report: Report) -> None:
     if not peer:
         report.lacks("sb3", "stable_baselines3 is not installed in this environment")
     rounds = 3 if report.options.quick else 5 * report.options.repeats
-    report.settings |= {"env": "Pendulum-v1", "rows": ROWS, "rounds": rounds}
+    kernels = [one["architecture"] for one in threadpool_info() if "architecture" in one]
+    report.settings |= {"env": "Pendulum-v1", "rows": ROWS, "rounds": rounds, "kernels": kernels}
     for algorithm in ("sac", "td3"):
         for width, bars in BARS.items():
             rivals = {name: learner(algorithm, width, name) for name in ("numpy", "torch")}
+            if algorithm == "sac":
+                rivals["by_hand"] = by_hand(width, list(columns().values()), ROWS)
             if peer:
                 rivals["sb3"] = stable_baselines(algorithm, width)
             updates = 40 if width == 64 else 16
@@ -50,6 +58,11 @@ def ask(report: Report) -> None:
                 for value in values:
                     report.measured(f"{algorithm} {width}x{width}, {name}", updates_per_s=value)
             picked = "numpy" if picks_numpy(algorithm, width) else "torch"
+            if "by_hand" in rates:
+                title, unit = f"{algorithm}_{width}_numpy_vs_by_hand", "our updates/s / by hand"
+                report.add(ratio(title, rates["numpy"], rates["by_hand"], unit, load=load()))
+                title, unit = f"{algorithm}_{width}_by_hand_vs_sb3", "by hand / SB3's updates/s"
+                report.add(ratio(title, rates["by_hand"], rates.get("sb3", []), unit, load=load()))
             for name in ("numpy", "torch", "auto"):
                 ours = rates[picked if name == "auto" else name]
                 title = f"{algorithm}_{width}_{name}_vs_sb3"
@@ -66,13 +79,13 @@ def ask(report: Report) -> None:
 
 
 def measured(rivals: dict[str, Train], updates: int, rounds: int) -> list[list[float]]:
-    """Updates per second of each, round by round."""
+    """Updates per second of processor time of each, round by round."""
 
     def rate(train: Train) -> Callable[[], float]:
         def once() -> float:
-            began = time.perf_counter()
+            began = time.process_time()  # one thread: what others do meanwhile does not count
             train(updates)
-            return updates / (time.perf_counter() - began)
+            return updates / (time.process_time() - began)
 
         train(updates)  # the first ones allocate
         return once
@@ -97,18 +110,21 @@ def picks_numpy(algorithm: str, width: int) -> bool:
 def learner(algorithm: str, width: int, framework: str) -> Train:
     """Ours: passes over a batch in minibatches."""
     ours = make_learner(*setting(algorithm, width, framework), 0)
-    rng = np.random.default_rng(0)
-    batch = SampleBatch(
-        {
-            "obs": rng.standard_normal((1, BATCH, 3), np.float32),
-            "actions": rng.uniform(-2, 2, (1, BATCH, 1)).astype(np.float32),
-            "rewards": rng.standard_normal((1, BATCH), np.float32),
-            "next_obs": rng.standard_normal((1, BATCH, 3), np.float32),
-            "discount": np.full((1, BATCH), 0.99, np.float32),
-        }
-    )
+    batch = SampleBatch({name: column[None] for name, column in columns().items()})
     passes = BATCH // ROWS
     return lambda updates: [ours.train(batch, 1, ROWS) for _ in range(updates // passes)]
+
+
+def columns() -> dict[str, Any]:
+    """Rows of Pendulum-v1's shape."""
+    rng = np.random.default_rng(0)
+    return {
+        "obs": rng.standard_normal((BATCH, 3), np.float32),
+        "actions": rng.uniform(-2, 2, (BATCH, 1)).astype(np.float32),
+        "rewards": rng.standard_normal(BATCH, np.float32),
+        "next_obs": rng.standard_normal((BATCH, 3), np.float32),
+        "discount": np.full(BATCH, 0.99, np.float32),
+    }
 
 
 def stable_baselines(algorithm: str, width: int) -> Train:

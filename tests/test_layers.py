@@ -75,6 +75,7 @@ MAY_IMPORT = {
     "runs": {
         "__version__",
         "errors",
+        "callables",
         "files",
         "safety",
         "graph",

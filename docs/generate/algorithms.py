@@ -101,7 +101,7 @@ def table(folder: str = "") -> str:
         module = get_algorithm(name)
         by, how = KINDS[name]
         actions = ACTIONS.get(by, "discrete, continuous")
-        memory = "LSTM" if module.recurrent else ""
+        memory = "LSTM, GRU" if module.recurrent else ""
         lines = plan_lines(module)
         title = f"[{TITLES[name]}]({folder}{name}.md)"
         rows.append(f"| {title} `{name}` | {by} | {how} | {lines} | {actions} | {memory} |")
@@ -228,7 +228,7 @@ def suited(module: Any) -> list[str]:
         "",
     ]
     for env, values in table.items():
-        name = "Atari games" if env == "atari" else f"`{env}`"
+        name = {"atari": "Atari games", "memory": "with a memory"}.get(env, f"`{env}`")
         told = ", ".join(_told(key, value) for key, value in values.items())
         lines.append(f"- {name}: {told}")
     return ["\n".join(lines)]

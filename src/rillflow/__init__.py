@@ -36,7 +36,6 @@ from rillflow.graph.handles import ActorHandle as ActorHandle
 from rillflow.graph.handles import Actors as Actors
 from rillflow.graph.handles import Background as Background
 from rillflow.graph.handles import Queue as Queue
-from rillflow.scheduler.run import Run as Run
 from rillflow.types import ActorInfo as ActorInfo
 from rillflow.types import Adaptive as Adaptive
 from rillflow.types import FailurePolicy as FailurePolicy
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from rillflow.policies.modules import Modules as Modules
     from rillflow.runs.train import load as load
     from rillflow.runs.train import train as train
+    from rillflow.scheduler.run import Run as Run
     from rillflow.simulation import simulate as simulate
 
 __version__ = "0.1.0"
@@ -66,13 +66,15 @@ _LAZY = {
     "Piecewise": "rillflow.learning.schedules",
     "RayEngine": "rillflow.engines.ray",
     "Rows": "rillflow.learning.update",
+    "Run": "rillflow.scheduler.run",
     "Sim": "rillflow.engines.sim",
     "Step": "rillflow.learning.update",
     "load": "rillflow.runs.train",
     "simulate": "rillflow.simulation",
     "train": "rillflow.runs.train",
 }
-"""names whose modules are imported when they are first used, so that `import rillflow` is quick"""
+"""names whose modules are imported when they are first used, so that `import rillflow` is quick: a
+worker has no use for a scheduler"""
 
 
 def __getattr__(name: str) -> Any:

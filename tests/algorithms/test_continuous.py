@@ -375,7 +375,7 @@ class Pictures(Bounded):
         (lambda: Bounded(-np.inf, np.inf), {}, "give it bounds .*RescaleAction.*or use PPO"),
         (lambda: Bounded([0, 1], [0, 2], (2,)), {}, "the same below and above"),
         (Pictures, {}, "an algorithm for images"),
-        ("Pendulum-v1", {"model": "lstm"}, "model='lstm' remembers.*impala"),
+        ("Pendulum-v1", {"model": "lstm"}, "memory='lstm' remembers.*impala"),
         ("Pendulum-v1", {"tau": 0.0}, "tau must be above 0 and at most 1, got 0.0"),
         ("Pendulum-v1", {"dueling": True}, "unknown setting 'dueling'"),
     ],

@@ -11,7 +11,7 @@ from rillflow.cli.output.time_left import Forecast, duration
 
 
 def row(seconds: float, steps: float, value: float = math.nan) -> dict[str, float]:
-    return {"seconds": seconds, "steps": steps, "return": value, "episodes": 0}
+    return {"seconds": seconds, "steps": steps, "return": value, "episodes": 100}
 
 
 def test_a_curve_has_the_size_asked_for_and_its_ends_are_labelled() -> None:

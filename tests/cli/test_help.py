@@ -81,7 +81,8 @@ def test_help_of_an_algorithm_is_grouped(call) -> None:
     text = call("train", "dqn", "--help").out
     titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert titles[:5] == ["arguments:", "options:", "the run:", "checkpoints:", "what to show:"]
-    assert titles[-4:] == ["rollouts:", "faults:", "learning:", "network:"]
+    general = ["rollouts:", "evaluation:", "faults:", "learning:", "network:"]
+    assert titles[-5:] == general
     assert "--double-q, --no-double-q" in text
 
 

@@ -43,7 +43,11 @@ SPECS: dict[str, dict[str, Any]] = {
         "normalize_observations": True,
         "head": "q",
     },
-    "lstm-normalized": {"normalize_observations": True, "model": "lstm", "lstm_size": 16},
+    "normalized-pixels": {
+        "observation_space": Box(0, 255, (3, 3, 1), np.uint8),
+        "normalize_observations": True,
+    },
+    "lstm-normalized": {"normalize_observations": True, "model": "lstm", "memory_size": 16},
     "q": {"head": "q"},
     "dueling": {"head": "q", "dueling": True},
     "cnn": {"observation_space": IMAGE, "model": "cnn"},
@@ -53,9 +57,11 @@ SPECS: dict[str, dict[str, Any]] = {
     "cnn-two-axes": {"observation_space": Box(0, 255, (14, 9), np.uint8), "model": "cnn"},
     "cnn-floats": {"observation_space": Box(-3.0, 5.0, (2, 8, 8), np.float32), "model": "cnn"},
     "mlp-images": {"observation_space": Box(0, 255, (7, 7, 3), np.uint8)},
-    "lstm": {"model": "lstm", "lstm_size": 16},
-    "lstm-continuous": {"model": "lstm", "lstm_size": 16, "action_space": TORQUES},
-    "lstm-images": {"observation_space": IMAGE, "model": "lstm", "lstm_size": 16},
+    "lstm": {"memory": "lstm", "memory_size": 16},
+    "lstm-continuous": {"memory": "lstm", "memory_size": 16, "action_space": TORQUES},
+    "lstm-images": {"observation_space": IMAGE, "model": "lstm", "memory_size": 16},
+    "gru": {"memory": "gru", "memory_size": 16},
+    "gru-dueling": {"memory": "gru", "memory_size": 16, "head": "q", "dueling": True},
 }
 
 
@@ -147,7 +153,7 @@ def test_the_file_says_what_it_is(remembering: Trained, tmp_path: Path) -> None:
     assert [o.name for o in session.get_outputs()] == ["action", "logits", "next_state"]
 
 
-@pytest.mark.parametrize("name", ["mlp", "dueling", "continuous", "cnn", "lstm"])
+@pytest.mark.parametrize("name", ["mlp", "dueling", "continuous", "cnn", "lstm", "gru"])
 def test_one_flipped_weight_is_found_wherever_it_is(name: str, tmp_path: Path) -> None:
     trained = policy(name)
     path = export_onnx(trained, tmp_path / "p.onnx")
@@ -189,7 +195,7 @@ def test_an_export_that_acts_differently_is_refused_and_nothing_is_written(
     assert path.read_text() == "the one from yesterday"
 
 
-@pytest.mark.parametrize("name", ["multidiscrete", "cnn", "lstm"])
+@pytest.mark.parametrize("name", ["multidiscrete", "cnn", "lstm", "gru"])
 def test_without_onnxruntime_the_reference_of_onnx_checks_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

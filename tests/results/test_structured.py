@@ -23,6 +23,7 @@ from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.results import evaluate, export_onnx
 from rillflow.results.onnx_parity import feeds
 from rillflow.results.trained import Trained
+from rillflow.rl.workers import create_rollout_workers
 from tests.masked import Beside, Gate
 from tests.results.policies import untrained
 
@@ -268,6 +269,40 @@ def test_networks_that_do_not_fit_the_parts_are_refused() -> None:
 def spaces_of(env: Any) -> tuple[Any, Any]:
     envs = make_envs(env, 1)
     return envs.observation_space, envs.action_space
+
+
+class Tiles(Room):
+    """A small picture, a bitmap, a table that is too small for a picture, and a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = Dict(
+            {
+                "bits": Box(0, 1, (9, 8), bool),
+                "number": Box(-1, 1, (1,), np.float32),
+                "picture": Box(0, 255, (7, 7, 3), np.uint8),
+                "table": Box(0, 9, (3, 3), np.uint8),
+            }
+        )
+
+
+def test_images_of_any_size_are_seen_and_smaller_ones_are_numbers() -> None:
+    spec = ppo.Config(env=Tiles).policy_spec(*spaces_of(Tiles))
+    assert spec.model == "cnn"
+    assert spec.layout is not None
+    assert [path for (path,) in spec.layout.images] == ["bits", "picture"]
+    assert [path for (path,) in spec.layout.vectors] == ["number", "table"]
+    exercise(spec)
+
+
+def test_what_is_done_to_whole_images_is_refused_for_parts() -> None:
+    for settings in ({"resize": 20}, {"grayscale": True}, {"frame_stack": 2}):
+        with pytest.raises(BuildError, match="cannot be done to observations of several parts"):
+            create_rollout_workers(ppo.Config(env=Room, **settings))
+    with pytest.raises(BuildError, match="or with a mask of actions"):
+        create_rollout_workers(ppo.Config(env=Beside, frame_stack=2))
+    workers = create_rollout_workers(ppo.Config(env=blind_room, frame_stack=2))
+    assert workers.spec.observation_shape == (10,)
 
 
 def test_actions_of_several_parts_are_saved_and_played(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ def test_nor_however_episodes_begin_again(algorithm: str, mode: AutoresetMode) -
 def test_nor_with_a_memory_or_several_choices_or_a_task() -> None:
     for algorithm, env, settings in (
         ("impala", Gate, {"model": "lstm", "lstm_size": 8}),
+        ("ppo", Beside, {"memory": "gru", "memory_size": 8}),
+        ("dqn", Gate, {"memory": "lstm", "memory_size": 8}),
         ("ppo", Pairs, {}),
         ("maml", Tasks, {}),
     ):

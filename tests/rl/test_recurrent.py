@@ -10,12 +10,13 @@ import pytest
 import torch
 
 import rillflow as rf
-from rillflow.algorithms import NAMES, get_algorithm, impala
+from rillflow.algorithms import NAMES, get_algorithm, impala, ppo
 from rillflow.experience.batch import BOOTSTRAP, STATE, SampleBatch
+from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.torch_modules import Policy
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers
 from rillflow.rl.rollout_worker import RolloutWorker
-from rillflow.rl.workers import Workers
+from rillflow.rl.workers import REMEMBERING, Workers
 from rillflow.types import ActorInfo
 
 MODES = {"NEXT_STEP": "CartPole-hidden-velocity", "SAME_STEP": "Corridor"}
@@ -175,18 +176,34 @@ def test_values_of_cut_episodes_are_those_of_the_whole_sequence() -> None:
 # -- who takes them --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", sorted(set(NAMES) - {"impala", "maml", "sac", "td3"}))
-def test_others_refuse_a_policy_that_remembers(algorithm: str) -> None:
-    """When the workers are made, with the way out."""
-    config = get_algorithm(algorithm).Config.make(model="lstm")
-    with pytest.raises(rf.BuildError, match=r"model='lstm' remembers.*impala.*'mlp'"):
+ENVS = {"maml": "PointGoal", "sac": "Pendulum-v1", "td3": "Pendulum-v1"}
+
+
+@pytest.mark.parametrize("algorithm", NAMES)
+def test_who_takes_a_policy_that_remembers(algorithm: str) -> None:
+    """Whoever says so, and nobody else; the others name all who do."""
+    module = get_algorithm(algorithm)
+    config = module.Config.make(env=ENVS.get(algorithm, "CartPole-v1"), memory="gru")
+    assert module.recurrent == (algorithm in REMEMBERING)
+    if module.recurrent:
+        assert Workers(config).spec.recurrent
+        return
+    with pytest.raises(rf.BuildError, match=rf"memory='gru' remembers, and {algorithm} .*") as told:
         Workers(config)
+    assert f"({', '.join(REMEMBERING)})" in str(told.value)
 
 
-def test_several_policies_act_without_memory() -> None:
-    """Workers of several policies say so at once."""
+def test_who_takes_a_policy_that_remembers_among_several() -> None:
+    """Each policy of several is asked for itself."""
     config = MultiAgentConfig(
-        policies={"one": impala.Config(model="lstm")}, policy_mapping=lambda agent: "one"
+        policies={"one": Forgetful(memory="lstm")}, policy_mapping=lambda agent: "one"
     )
-    with pytest.raises(rf.BuildError, match=r"policy 'one' remembers.*'mlp'"):
+    with pytest.raises(rf.BuildError, match=r"memory='lstm' remembers, and forgetful learns"):
         MultiAgentWorkers(config)
+
+
+class Forgetful(ppo.Config):
+    """Settings of an algorithm that does not say that it takes whole sequences."""
+
+
+Algorithm("forgetful", Forgetful, ppo.modules, ppo.update, ppo.plan)

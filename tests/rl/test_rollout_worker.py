@@ -39,6 +39,14 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
         "impala",
         {**SMALL, "train_batch_size": 40, "model": "lstm", "lstm_size": 8},
     ),
+    "ppo with memory": (
+        "ppo",
+        {**SMALL, "train_batch_size": 60, "sgd_minibatch_size": 16, "memory": "gru"},
+    ),
+    "dqn with memory": (
+        "dqn",
+        {**REPLAY, "prioritized_replay": True, "memory": "lstm", "memory_size": 8, "burn_in": 2},
+    ),
     "impala aggregated": (
         "impala",
         {**SMALL, "train_batch_size": 40, "num_workers": 3, "num_aggregation_workers": 2},

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from rillflow.algorithms import NAMES, get_algorithm, ppo
-from rillflow.learning.config import tuned
+from rillflow.learning.suited_settings import tuned
 
 
 @pytest.mark.parametrize("env", ["ALE/Pong-v5", "Pong-v0", "BreakoutNoFrameskip-v4"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,8 +56,44 @@ UNTIL: dict[str, tuple[dict[str, Any], str]] = {
 def test_limits_that_cannot_work_are_told(case: str) -> None:
     """All of them, with what there is instead."""
     until, message = UNTIL[case]
-    with pytest.raises(rf.BuildError, match=f"return, steps, seconds: .*{message}"):
+    with pytest.raises(rf.BuildError, match=f"return, eval_return, steps, seconds: .*{message}"):
         rf.train("ppo", until=until)
+
+
+def test_a_number_alone_is_one_of_steps() -> None:
+    *before, last = (row["steps"] for row in short(until=50).history)
+    assert last >= 50 > max(before, default=0)
+    with pytest.raises(rf.BuildError, match="a number of steps, or a dict of limits, found 'many'"):
+        short(until="many")
+
+
+def test_the_mean_of_few_episodes_is_shown_and_ends_nothing() -> None:
+    trained = short(until={"return": 1.0, "steps": 300})
+    last = trained.history[-1]
+    assert last["steps"] >= 300
+    assert 0 < last["episodes"] < 100
+    assert last["return"] > 1.0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "theirs", "ours"),
+    [
+        ("ppo", "learning_rate", "did you mean 'lr'"),
+        ("ppo", "n_steps", "did you mean 'rollout_fragment_length'"),
+        ("dqn", "n_steps", "did you mean 'n_step'"),
+        ("ppo", "ent_coef", "did you mean 'entropy_coef'"),
+        ("ppo", "n_envs", "did you mean 'num_envs_per_worker'"),
+        ("ppo", "batch_size", "did you mean 'sgd_minibatch_size'"),
+        ("sac", "batch_size", "did you mean 'train_batch_size'"),
+        ("ppo", "clip_range", "did you mean 'clip_param'"),
+        ("ppo", "gae_lambda", "did you mean 'lambda_'"),
+        ("ppo", "total_timesteps", "until={'steps': 50_000}"),
+        ("ppo", "eval_freq", "did you mean 'eval_every'"),
+    ],
+)
+def test_settings_of_others_are_understood(algorithm: str, theirs: str, ours: str) -> None:
+    with pytest.raises(rf.BuildError, match=re.escape(ours)):
+        rf.train(algorithm, **{theirs: 1})
 
 
 def test_a_return_may_be_negative() -> None:

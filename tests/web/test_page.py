@@ -278,3 +278,37 @@ def test_odd_histories_are_shown_without_complaint(
     assert "Infinity" not in text
     assert "undefined" not in text
     assert tab.js("document.querySelector('main').innerHTML.includes('NaN')") is False
+
+
+def test_evaluations_are_circles_at_the_steps_of_their_policies(
+    run_dir: Callable[[str], Path], show: Callable[..., Tab]
+) -> None:
+    directory = run_dir("ppo")
+    best = {"by": "evaluation", "score": 480.0, "steps": 1000}
+    slow = {"on_result": {"calls": 100, "seconds": 1e6}}
+    change(directory, evaluation={"failed": 2}, best=best, callbacks=slow)
+    metrics = directory / "metrics.jsonl"
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    for row, (steps, value) in zip(rows[-2:], [(1000.0, 480.0), (2000.0, 470.0)], strict=True):
+        row |= {"eval_steps": steps, "eval_return": value, "eval_length": 9.0, "seconds": 100.0}
+    metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tab = show(directory)
+    assert tab.js("document.querySelectorAll('#curve circle').length") == 2
+    assert "evaluated 470" in tab.text("#curve-aside")
+    tiles = tab.text("#tiles")
+    assert "Evaluated" in tiles
+    assert "at 2,000 steps; best 480 at 1,000" in tiles
+    assert "eval_length" in tab.text("#figures")
+    assert "eval_steps" not in tab.text("#figures")
+    assert "2 evaluations failed" in tab.text("#word")
+    assert "Callback on_result takes" in tab.text("#word")
+
+
+def test_a_mean_of_few_episodes_says_so(
+    run_dir: Callable[[str], Path], show: Callable[..., Tab]
+) -> None:
+    directory = run_dir("ppo")
+    change(directory)
+    row = {"steps": 500, "episodes": 7, "return": 21.0, "seconds": 2.0}
+    (directory / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    assert "mean of 7 episodes so far" in show(directory).text("#tiles")

@@ -49,10 +49,11 @@ def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
 
 def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """Policy gradient with advantages, value loss, entropy bonus."""
-    logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
-    gradient = losses.policy_gradient_loss(logp, rows.advantages)
-    value = losses.value_loss(values, rows.targets)
-    bonus = losses.entropy_bonus(entropy)
+    logp, entropy, values = m.policy.evaluate_rows(rows)
+    valid = rows.get("valid")  # of sequences, where not all rows are steps
+    gradient = losses.policy_gradient_loss(logp, rows.advantages, valid)
+    value = losses.value_loss(values, rows.targets, valid)
+    bonus = losses.entropy_bonus(entropy, valid)
     total = gradient + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
     stats = {"policy_loss": gradient, "value_loss": value, "entropy": bonus}
     yield Step(total, trains="policy", stats=stats)
@@ -65,4 +66,4 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     return batches.for_each(TrainOneStep(workers))
 
 
-A2C = Algorithm("a2c", Config, modules, update, plan, prepare=prepare)
+A2C = Algorithm("a2c", Config, modules, update, plan, prepare=prepare, recurrent=True)

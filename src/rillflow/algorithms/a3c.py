@@ -35,4 +35,13 @@ def plan(
     return grads.for_each(ApplyGradients(workers))
 
 
-A3C = Algorithm("a3c", Config, a2c.modules, a2c.update, plan, prepare=a2c.prepare, tuned=TUNED)
+A3C = Algorithm(
+    "a3c",
+    Config,
+    a2c.modules,
+    a2c.update,
+    plan,
+    prepare=a2c.prepare,
+    tuned=TUNED,
+    recurrent=True,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rillflow.algorithms.dqn import MOUNTAIN_CAR
+from rillflow.algorithms.dqn import MEMORY, MOUNTAIN_CAR
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
@@ -67,6 +67,7 @@ class Config(QConfig):
 
 
 TUNED: dict[str, dict[str, Any]] = {
+    "memory": MEMORY,
     "CartPole-v1": {
         "hidden": (128, 128),
         "activation": "tanh",
@@ -116,5 +117,13 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
 
 
 APEX = Algorithm(
-    "apex", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+    "apex",
+    Config,
+    modules,
+    update,
+    plan,
+    prepare=prepare,
+    explorer=explorer,
+    tuned=TUNED,
+    recurrent=True,
 )

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.experience.batch import SampleBatch
+from rillflow.experience.batch import STATE, SampleBatch
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.prepare import n_step_rows
 from rillflow.learning.q_learning import QNetworkConfig, modules, update, with_next_q
+from rillflow.learning.q_sequences import sequence_rows
 from rillflow.learning.results import TrainStats
 from rillflow.learning.update import Rows
 from rillflow.policies.explorers import EpsilonGreedy, Explorer, Place
@@ -47,6 +48,10 @@ class Config(QNetworkConfig):
     """how often the first worker acts at random in the end; the last one does at its square"""
 
 
+TUNED: dict[str, dict[str, Any]] = {"memory": {"rollout_fragment_length": 32}}
+"""settings for a policy that remembers: a gradient looks back as far as a fragment goes"""
+
+
 def explorer(cfg: Config) -> Explorer:
     """A rate that falls in a line from the first one to one of the worker's own."""
 
@@ -62,6 +67,8 @@ def explorer(cfg: Config) -> Explorer:
 
 def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """Rows that each look `n_step` steps ahead, or to the end of the episode."""
+    if STATE in batch:
+        return sequence_rows(m, batch, cfg)
     return with_next_q(m, n_step_rows(batch, cfg.n_step, cfg.gamma))
 
 
@@ -77,5 +84,13 @@ def plan(
 
 
 ASYNC_DQN = Algorithm(
-    "async_dqn", Config, modules, update, plan, prepare=prepare, explorer=explorer
+    "async_dqn",
+    Config,
+    modules,
+    update,
+    plan,
+    prepare=prepare,
+    explorer=explorer,
+    tuned=TUNED,
+    recurrent=True,
 )

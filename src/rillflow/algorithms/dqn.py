@@ -53,7 +53,17 @@ MOUNTAIN_CAR: dict[str, Any] = {
 """settings for MountainCar-v0, whose goal is not found by chance: values begin above all that there
 is to get, so that what has been tried soon looks worse than what has not"""
 
+MEMORY: dict[str, Any] = {
+    "rollout_fragment_length": 32,
+    "burn_in": 8,
+    "train_batch_size": 512,
+    "target_network_update_freq": 50_000,
+}
+"""settings for a policy that remembers: 16 sequences to an optimiser step, and a target that stays
+for about a hundred of them"""
+
 TUNED = {
+    "memory": MEMORY,
     "CartPole-v1": {
         "hidden": (128, 128),
         "activation": "tanh",
@@ -102,5 +112,13 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
 
 
 DQN = Algorithm(
-    "dqn", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+    "dqn",
+    Config,
+    modules,
+    update,
+    plan,
+    prepare=prepare,
+    explorer=explorer,
+    tuned=TUNED,
+    recurrent=True,
 )

@@ -67,8 +67,8 @@ TUNED: dict[str, dict[str, Any]] = {
     # once it hardly ever fails, gradients are tiny for a long time; see `adam_epsilon`
     "CartPole-v1": {"lr": 2e-3, "adam_epsilon": 0.02},
     "CartPole-hidden-velocity": {
-        "model": "lstm",
-        "lstm_size": 64,
+        "memory": "lstm",
+        "memory_size": 64,
         "hidden": (64,),
         "rollout_fragment_length": 32,
         "train_batch_size": 512,

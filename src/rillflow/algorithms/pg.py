@@ -41,16 +41,17 @@ def modules(spec: PolicySpec, cfg: Config) -> Modules:
 def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """Rows with whole discounted returns, less a learned baseline."""
     rows = actor_critic_rows(m.policy, batch, cfg.gamma, 1.0)
-    rows["advantages"] = losses.standardized(rows.advantages)
+    rows["advantages"] = losses.standardized(rows.advantages, rows.get("valid"))
     return rows
 
 
 def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """The policy gradient, and the baseline's own loss."""
-    logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
-    gradient = losses.policy_gradient_loss(logp, rows.advantages)
-    value = losses.value_loss(values, rows.targets)
-    bonus = losses.entropy_bonus(entropy.detach())
+    logp, entropy, values = m.policy.evaluate_rows(rows)
+    valid = rows.get("valid")  # of sequences, where not all rows are steps
+    gradient = losses.policy_gradient_loss(logp, rows.advantages, valid)
+    value = losses.value_loss(values, rows.targets, valid)
+    bonus = losses.entropy_bonus(entropy.detach(), valid)
     stats = {"policy_loss": gradient, "value_loss": value, "entropy": bonus}
     yield Step(gradient + cfg.vf_loss_coef * value, trains="policy", stats=stats)
 
@@ -62,4 +63,4 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     return batches.for_each(TrainOneStep(workers))
 
 
-PG = Algorithm("pg", Config, modules, update, plan, prepare=prepare)
+PG = Algorithm("pg", Config, modules, update, plan, prepare=prepare, recurrent=True)

@@ -88,26 +88,29 @@ def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """Rows with standardised advantages."""
     clips = cfg.vf_clip_param is not None
     rows = actor_critic_rows(m.policy, batch, cfg.gamma, cfg.lambda_, with_values=clips)
-    rows["advantages"] = losses.standardized(rows.advantages)
+    rows["advantages"] = losses.standardized(rows.advantages, rows.get("valid"))
     return rows
 
 
 def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """The clipped surrogate, the value loss and the entropy bonus."""
-    logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
-    surrogate = losses.clipped_surrogate_loss(logp, rows.logp, rows.advantages, cfg.clip_param)
+    logp, entropy, values = m.policy.evaluate_rows(rows)
+    valid = rows.get("valid")  # of sequences, where not all rows are steps
+    surrogate = losses.clipped_surrogate_loss(
+        logp, rows.logp, rows.advantages, cfg.clip_param, valid
+    )
     if cfg.vf_clip_param is None:
-        value = losses.value_loss(values, rows.targets)
+        value = losses.value_loss(values, rows.targets, valid)
     else:
         value = losses.clipped_value_loss(
-            values, rows.values_before, rows.targets, cfg.vf_clip_param
+            values, rows.values_before, rows.targets, cfg.vf_clip_param, valid
         )
-    bonus = losses.entropy_bonus(entropy)
+    bonus = losses.entropy_bonus(entropy, valid)
     stats = {
         "policy_loss": surrogate,
         "value_loss": value,
         "entropy": bonus,
-        "kl": losses.approximate_kl(rows.logp, logp.detach()),
+        "kl": losses.approximate_kl(rows.logp, logp.detach(), valid),
     }
     total = surrogate + cfg.vf_loss_coef * value - cfg.entropy_coef * bonus
     yield Step(total, trains="policy", stats=stats)
@@ -124,4 +127,4 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     )
 
 
-PPO = Algorithm("ppo", Config, modules, update, plan, prepare=prepare, tuned=TUNED)
+PPO = Algorithm("ppo", Config, modules, update, plan, prepare=prepare, tuned=TUNED, recurrent=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rillflow.algorithms.dqn import MOUNTAIN_CAR
+from rillflow.algorithms.dqn import MEMORY, MOUNTAIN_CAR
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.learning.algorithm import Algorithm
@@ -43,7 +43,10 @@ class Config(QConfig):
     batches_per_draw: int = 4
 
 
-TUNED = {"MountainCar-v0": MOUNTAIN_CAR | {"training_intensity": 16.0, "final_lr": None}}
+TUNED = {
+    "memory": MEMORY,
+    "MountainCar-v0": MOUNTAIN_CAR | {"training_intensity": 16.0, "final_lr": None},
+}
 """settings for environments that the defaults do not suit"""
 
 
@@ -57,5 +60,13 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
 
 
 SIMPLE_Q = Algorithm(
-    "simple_q", Config, modules, update, plan, prepare=prepare, explorer=explorer, tuned=TUNED
+    "simple_q",
+    Config,
+    modules,
+    update,
+    plan,
+    prepare=prepare,
+    explorer=explorer,
+    tuned=TUNED,
+    recurrent=True,
 )

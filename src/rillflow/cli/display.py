@@ -12,9 +12,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rillflow.cli.output.braille_curve import bar, curve, number
-from rillflow.cli.output.progress_lines import time_left
+from rillflow.cli.output.braille_curve import MARK, bar, curve, number
+from rillflow.cli.output.progress_lines import of_few, time_left
 from rillflow.cli.output.time_left import Forecast, duration
+from rillflow.runs.callbacks import slow_ones
 from rillflow.runs.listeners import Listener, Row
 from rillflow.runs.status import snapshot
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _POINTS = 2000
 _PLOT_LINES, _OPERATORS = 9, 10
-_OTHER_LINES = 13
+_OTHER_LINES = 14
 """of the picture, beside the plot and the operators"""
 _WIDEST = 100
 
@@ -69,7 +70,7 @@ class Display(Listener):
         self.title, self.until, self.notes = title, until, list(notes or [])
         self.console = console or Console()
         self.forecast = Forecast(until)
-        self.curve = Curve()
+        self.curve, self.evaluated = Curve(), Curve()
         self.row: Row | None = None
         self.stopping = False
         """the user has asked for the end"""
@@ -99,6 +100,8 @@ class Display(Listener):
         self.row = row
         self.forecast.see(row)
         self.curve.add(row["steps"], row["return"])
+        if "eval_return" in row:
+            self.evaluated.add(row["eval_steps"], row["eval_return"])
 
     def on_end(self, state: str, error: BaseException | None = None) -> None:
         """The last picture stays."""
@@ -121,6 +124,8 @@ class Display(Listener):
             if status["seconds"]:  # on `sim` work may take no time: then nothing is busy
                 parts += [Text(status["verdict"], style="yellow")]
         parts += [Text(line, style="red", no_wrap=True) for line in _silent(status)]
+        slow = slow_ones(status.get("callbacks", {}), time.monotonic() - self._begin)
+        parts += [Text(line, style="red", no_wrap=True) for line in slow]
         parts += [Text(note, style="dim", no_wrap=True) for note in self._notes()]
         return Group(*parts)
 
@@ -134,14 +139,18 @@ class Display(Listener):
             self.curve.ys,
             width=width,
             height=height,
-            level=self.until.get("return"),
+            level=self.until.get("return", self.until.get("eval_return")),
+            marks=list(zip(self.evaluated.xs, self.evaluated.ys, strict=True)),
         )
         last = f"{self.curve.xs[-1]:,.0f} steps"
         first = f"{self.curve.xs[0]:,.0f}"
         margin = lines[0].index("┤") + 1
         axis = " " * margin + first + last.rjust(width - margin - len(first))
+        title = Text("return, mean of 100 episodes", style="dim")
+        if self.evaluated.xs:
+            title.append(f"   {MARK}", style="bold magenta").append(" evaluated")
         return [
-            Text("return, mean of 100 episodes", style="dim"),
+            title,
             *(_painted(line, margin) for line in lines),
             Text(axis, style="dim"),
         ]
@@ -158,8 +167,9 @@ class Display(Listener):
         figures = Text()
         if math.isfinite(row["return"]):
             figures.append(f"return {number(round(row['return'], 1))}", style="bold cyan")
+            figures.append(of_few(row), style="cyan")
         else:
-            figures.append(f"return after 100 episodes (now {row['episodes']:.0f})", style="cyan")
+            figures.append("return after the first episode", style="cyan")
         figures.append(f"   {row['steps']:,.0f} steps   {self.forecast.rate:,.0f} steps/s   ")
         if width > 90:
             figures.append(f"{row['episodes']:,.0f} episodes   ")
@@ -167,7 +177,26 @@ class Display(Listener):
         left = self.forecast.left()
         if left is not None and not self.state:
             figures.append(f"   about {time_left(left)}", style="green")
-        return [figures, Text(bar(self._done(row), width), style="green" if self.state else "cyan")]
+        done = Text(bar(self._done(row), width), style="green" if self.state else "cyan")
+        return [figures, *self._evaluations(), done]
+
+    def _evaluations(self) -> list[Text]:
+        """The newest evaluation, the best so far, and the one under way."""
+        about = self._status.get("evaluation")
+        if not about:
+            return []
+        line, last, best = Text(no_wrap=True), about["last"], self._status.get("best") or {}
+        if last is not None:
+            line.append(f"evaluated {number(round(last['return'], 1))}", style="bold magenta")
+            line.append(f" at {last['steps']:,.0f}")
+        if best.get("by") == "evaluation" and best["steps"] != last["steps"]:
+            line.append(f"   best {number(round(best['score'], 1))} at {best['steps']:,.0f}")
+        if about["under_way"] is not None and not self.state:
+            now = f"evaluating {about['under_way']:,.0f} for {duration(about['seconds'])}"
+            line.append(f"   {now}" if line else now, style="dim")
+        if about["failed"]:
+            line.append(f"   {about['failed']:,} failed", style="red")
+        return [line] if line else [Text(f"evaluated every {about['every']:,} steps", style="dim")]
 
     def _done(self, row: Row) -> float:
         """How much of the way has been gone, by time where that can be said."""
@@ -210,7 +239,8 @@ def _painted(line: str, margin: int) -> Text:
     text = Text(line, no_wrap=True)
     text.stylize("dim", 0, margin)
     for index in range(margin, len(line)):
-        text.stylize("green" if line[index] == "┄" else "cyan", index, index + 1)
+        style = {"┄": "green", MARK: "bold magenta"}.get(line[index], "cyan")
+        text.stylize(style, index, index + 1)
     return text
 
 

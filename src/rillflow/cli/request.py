@@ -89,9 +89,9 @@ class Request:
     @property
     def tuned(self) -> list[str]:
         """A line with the settings that suit the environment and that no flag has changed."""
-        from rillflow.learning.config import tuned
+        from rillflow.learning.suited_settings import suiting
 
-        suits = tuned(type(self.config), self.config.env)
+        suits = suiting(type(self.config), vars(self.config))
         used = [(n, value) for n, value in suits.items() if getattr(self.config, n) == value]
         flags = [f"--{name.strip('_').replace('_', '-')} {shown(value)}" for name, value in used]
         return [f"settings that suit it: {' '.join(flags)}"] if flags else []
@@ -196,12 +196,16 @@ def _sort_out_names(options: Any, name: str) -> None:
         raise Usage(f"unexpected {options.algorithm!r} before the algorithm {name!r}")
 
 
+_GENERAL = ("rollouts", "evaluation", "faults", "learning", "network")
+"""groups of settings that every algorithm has"""
+
+
 def _add_settings(parser: Parser, settings: Sequence[Setting]) -> None:
     """A flag for each setting, grouped; those that are the algorithm's own come first."""
     by_group: dict[str, list[Setting]] = {}
     for setting in settings:
         by_group.setdefault(setting.group, []).append(setting)
-    general = [name for name in ("rollouts", "faults", "learning", "network") if name in by_group]
+    general = [name for name in _GENERAL if name in by_group]
     own = [name for name in by_group if name not in general]
     for title in [*reversed(own), *general]:
         group = parser.add_argument_group(title)
@@ -220,7 +224,15 @@ def _add_setting(group: Any, setting: Setting) -> None:
         off = setting.flag.replace("--", "--no-", 1)
         group.add_argument(setting.flag, action=_Switch, nargs=0, off=off, **options)
     else:
-        group.add_argument(setting.flag, metavar=setting.metavar, **options)
+        group.add_argument(*_flags(setting), metavar=setting.metavar, **options)
+
+
+def _flags(setting: Setting) -> list[str]:
+    """A setting's flag, and those of its older names."""
+    from rillflow.learning.suited_settings import SAME
+
+    old = [name for name, now in SAME.items() if now == setting.name]
+    return [setting.flag, *("--" + name.replace("_", "-") for name in old)]
 
 
 class _Switch(argparse.Action):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rillflow.cli.flags.callbacks import add_callback_flag
 from rillflow.cli.flags.parser import Parser, whole
-from rillflow.cli.flags.until import LIMITS
 from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import add_policies_flag
+from rillflow.runs.limits import LIMITS
 
 
 def add_run_flags(parser: Parser) -> None:
@@ -39,6 +40,7 @@ def add_run_flags(parser: Parser) -> None:
     run.add_argument(
         "--name", metavar="NAME", help="of the run's directory (default ALGORITHM-ENV-NUMBER)"
     )
+    add_callback_flag(run)
     add_checkpoint_flags(parser)
     add_output_flags(parser)
 
@@ -82,13 +84,29 @@ def add_fault_flags(parser: Parser) -> None:
         group.add_argument(flag, dest=name, metavar=metavar, help=text)
 
 
-def fault_settings(options: Any) -> dict[str, Any]:
-    """Those of them that were given."""
+_EVALUATION = {
+    "eval_every": ("N", "steps between two evaluations, such as 20k; none: there are none"),
+    "eval_episodes": ("N", "of each evaluation"),
+    "eval_timeout": ("SECONDS", "for one evaluation; 0: for ever; none: by what was measured"),
+    "max_eval_failures": ("N", "evaluations that fail in a row, before the run ends"),
+}
+
+
+def add_evaluation_flags(parser: Parser) -> None:
+    """How a run that goes on is evaluated from now on."""
+    group = parser.add_argument_group("evaluation (default: as the run was)")
+    for name, (metavar, text) in _EVALUATION.items():
+        flag = "--" + name.replace("_", "-")
+        group.add_argument(flag, dest=name, metavar=metavar, help=text)
+
+
+def changed_settings(options: Any) -> dict[str, Any]:
+    """Settings of faults and of evaluation that were given."""
     from rillflow.cli.flags.settings import parse_value, settings_of
     from rillflow.learning.config import AlgorithmConfig
 
     hints = {setting.name: setting.hint for setting in settings_of(AlgorithmConfig)}
-    given = {name: getattr(options, name) for name in _FAULTS}
+    given = {name: getattr(options, name) for name in (*_FAULTS, *_EVALUATION)}
     return {n: parse_value(hints[n], text) for n, text in given.items() if text is not None}
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from rillflow.envs.checks import EnvError, actions_mismatch, mismatch, not_finite, where
 from rillflow.envs.episode_returns import Episodes
+from rillflow.envs.final_info import Figures, FinalInfos
 from rillflow.envs.spaces import Array
 from rillflow.envs.vector import Step
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 class MultiAgentVector(Protocol):
     """What a multi-agent vector environment has to offer; plain arrays in and out.
 
-    It may also have `get_state()` and `set_state(state)`, if it can continue exactly.
+    It may also have `get_state()` and `set_state(state)`, if it can continue exactly; and `infos`,
+    for each copy a dict with the info of each agent after the last step.
     """
 
     num_envs: int
@@ -89,6 +91,7 @@ class MultiAgentEnvs:
             for agent in vector.agents
         }
         self._episodes = {policy: Episodes(self.rows(policy)) for policy in self.groups}
+        self._infos: dict[str, FinalInfos] = {}
         self.exact = hasattr(type(vector), "get_state") and getattr(vector, "exact", True)
         """whether `set_state` continues exactly where `get_state` was called"""
         self.shrunk: str | None = getattr(vector, "shrunk", None)
@@ -131,6 +134,29 @@ class MultiAgentEnvs:
         """For each policy, return and length of its agents' episodes that ended since."""
         return {policy: episodes.pop() for policy, episodes in self._episodes.items()}
 
+    def want_infos(self, names: Sequence[str]) -> None:
+        """From now on read these figures from the info with which an agent's episode ends."""
+        if not names:
+            return
+        if not hasattr(self.vector, "infos"):
+            raise EnvError(
+                f"{where(self.name)}: info_metrics needs the infos of its agents, and this vector "
+                "has none: give it an attribute `infos`, a list with a dict for each copy"
+            )
+        self._infos = {policy: FinalInfos(names, self.name) for policy in self.groups}
+
+    def _read_infos(self, policy: str, done: Array) -> None:
+        infos: Any = self.vector.infos  # type: ignore[attr-defined]
+        agents = self.groups[policy].agents
+        for row in done.nonzero()[0].tolist():
+            agent, copy = divmod(row, self.num_envs)
+            self._infos[policy].read(infos[copy].get(agents[agent]) or {})
+
+    def pop_infos(self) -> tuple[dict[str, list[Figures]], list[str]]:
+        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
+        notes = [note for one in self._infos.values() for note in one.pop_notes()]
+        return {policy: one.pop() for policy, one in self._infos.items()}, notes
+
     def get_state(self) -> dict[str, Any]:
         """Everything needed to go on later; the environment itself only if `exact`."""
         vector: Any = self.vector
@@ -139,6 +165,7 @@ class MultiAgentEnvs:
             "obs": None if self.obs is None else {k: v.copy() for k, v in self.obs.items()},
             "episodes": {policy: e.get_state() for policy, e in self._episodes.items()},
             "steps": self._steps,
+            "infos": {policy: infos.get_state() for policy, infos in self._infos.items()},
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -147,6 +174,9 @@ class MultiAgentEnvs:
         self._steps = state["steps"]
         for policy, episodes in self._episodes.items():
             episodes.set_state(state["episodes"][policy])
+            if policy in self._infos:
+                ended = state.get("infos", {}).get(policy, [])
+                self._infos[policy].set_state(ended, len(state["episodes"][policy]["ended"]))
         if state["obs"] is None:
             self.obs = None
         elif state["env"] is None or not self.exact:
@@ -205,6 +235,23 @@ class MultiAgentEnvs:
         self._episodes[policy].count(step.rewards, step.valid)
         if done.any():
             self._episodes[policy].end(done)
+            if self._infos:
+                self._read_infos(policy, done)
+
+
+def starts_after(step: Step, starts: Array) -> Array:
+    """Where the observation after a step is the first of an agent's episode.
+
+    An agent that does not act for a while goes on later with the same episode, as in games that
+    take turns; one whose episode has ended begins its next one when it acts again.
+
+    Args:
+        step: of all the agents of a policy, or of one.
+        starts: where the observation before the step was a first one.
+    """
+    if step.valid is None or step.next_obs is None:
+        return step.starts
+    return step.terminated | step.truncated | (starts & ~step.valid)
 
 
 def join_steps(parts: Sequence[Step]) -> Step:

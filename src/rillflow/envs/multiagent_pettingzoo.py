@@ -71,6 +71,8 @@ class ParallelEnvs:
         self._masked: set[str] = set()
         """agents whose infos hold masks"""
         self._alive = {a: np.zeros(self.num_envs, bool) for a in self.agents}
+        self.infos: list[dict[str, Any]] = [{} for _ in envs]
+        """of the last step, for each copy: the infos of its agents"""
         self._first: tuple[int, Any] | None = None
         """seed and result of a reset of the first copy that nobody has asked for yet"""
         self._look(seed)
@@ -124,6 +126,7 @@ class ParallelEnvs:
         for i in range(self.num_envs):
             acting = {agent: taken[agent][i] for agent in self.agents if valid[agent][i]}
             *results, after[i] = self._step_copy(i, acting)
+            self.infos[i] = after[i][1]
             for agent in acting:
                 for column, result in zip(columns, results, strict=True):
                     column[agent][i] = result[agent]

@@ -18,6 +18,7 @@ BUILT_IN = {
     "Bandit": "rillflow.envs.toy:Bandit",
     "Identity": "rillflow.envs.toy:Identity",
     "Corridor": "rillflow.envs.toy:Corridor",
+    "RepeatPast": "rillflow.envs.toy:RepeatPast",
     "ConstantReward": "rillflow.envs.toy:ConstantReward",
     "PointGoal": "rillflow.envs.toy_point_goal:PointGoal",
     "CartPole-hidden-velocity": "rillflow.envs.toy:HiddenVelocityCartPole",

@@ -34,8 +34,9 @@ _NOTHING = object()
 class SyncVector(SyncVectorEnv):
     """Gymnasium's `SyncVectorEnv` in its NEXT_STEP mode, at half of its cost around the copies.
 
-    The infos of the copies are not joined, only masks of actions in them are, if they are to be
-    kept. Results are collected in lists and become arrays once per step, new ones each time.
+    The infos of the copies are not joined: whoever wants them reads them one by one; only masks of
+    actions in them are, if they are to be kept. Results are collected in lists and become arrays
+    once per step, new ones each time.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class SyncVector(SyncVectorEnv):
         self.mending = Mending(make)
         self.failed: Array | None = None
         """which copies raised in the last step, and are at the beginning of an episode; None: no"""
+        self.infos: list[dict[str, Any]] | None = None
+        """of the last step, of each copy; None: nobody wants them, a list: keep them from now on"""
         self.keeps_masks = False
         """whether infos have masks of actions that somebody reads"""
         self._made = 0
@@ -113,6 +116,7 @@ class SyncVector(SyncVectorEnv):
         truncated: list[Any] = []
         calls = passed.calls(self._autoreset_envs)
         said: Any = _NOTHING
+        infos: list[dict[str, Any]] | None = None if self.infos is None else []
         try:
             for call, action in zip(calls, iterate(self.action_space, actions), strict=True):
                 try:
@@ -127,6 +131,8 @@ class SyncVector(SyncVectorEnv):
                 rewards.append(reward)
                 terminated.append(ended)
                 truncated.append(cut)
+                if infos is not None:
+                    infos.append(info)
                 if masks is not None:
                     masks.append(info.get(MASK))
         except EnvError:
@@ -135,6 +141,7 @@ class SyncVector(SyncVectorEnv):
             if said is not _NOTHING:
                 passed.judge(len(obs), said)
             raise
+        self.infos = infos
         return obs, rewards, terminated, truncated
 
     def _begin_anew(self, passed: SkippedWrappers, index: int, error: Exception) -> tuple[Any, ...]:

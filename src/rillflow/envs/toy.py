@@ -3,6 +3,7 @@
 Bandit                    one step; the last of `arms` pays 1, the others less
 Identity                  act what you see; best return `length`, by chance `length / size`
 Corridor                  the first observation says what to do at the end: needs memory
+RepeatPast                do what was shown `delay` steps ago: needs memory at every step
 ConstantReward            1 forever, cut after `limit` steps: every value is 1 / (1 - gamma)
 HiddenVelocityCartPole    CartPole without its velocities: needs memory
 """
@@ -90,6 +91,38 @@ class Corridor(ToyVector):
         """1 for the action the cue named, -1 for the other, at the last step."""
         last = self.time == self.length
         return np.where(last, np.where(actions == self.cue, 1.0, -1.0), 0.0), last
+
+
+class RepeatPast(ToyVector):
+    """Shows one of `size` things at each step; to do what was shown `delay` steps ago pays 1.
+
+    The first `delay` steps pay nothing. The best return is `length - delay`, by chance it is
+    `(length - delay) / size`.
+    """
+
+    saved = ("shown",)
+
+    def __init__(self, num_envs: int, size: int = 4, delay: int = 2, length: int = 20) -> None:
+        super().__init__(num_envs, Box(0.0, 1.0, (size,), np.float32), Discrete(size))
+        self.size, self.delay, self.length = size, delay, length
+        self.shown = np.zeros((delay + 1, num_envs), np.int64)
+        """what is shown now, before it what was shown a step ago, and so on"""
+
+    def begin(self, rows: Bools) -> None:
+        """Something to see where an episode begins."""
+        self.shown[0, rows] = self.np_random.integers(self.size, size=int(rows.sum()))
+
+    def observe(self) -> Array:
+        """What is shown now."""
+        seen: Array = np.eye(self.size, dtype=np.float32)[self.shown[0]]
+        return seen
+
+    def advance(self, actions: Array) -> tuple[Array, Bools]:
+        """Pay, and show the next."""
+        rewards = (actions == self.shown[self.delay]) & (self.time > self.delay)
+        new = self.np_random.integers(self.size, size=self.num_envs)
+        self.shown = np.concatenate([new[None], self.shown[:-1]])
+        return rewards.astype(np.float32), self.time >= self.length
 
 
 class ConstantReward(ToyVector):

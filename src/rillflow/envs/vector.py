@@ -18,7 +18,7 @@ A loop that keeps true transitions reads, in every mode:
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,46 +36,23 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
+from rillflow.envs.final_info import Figures, FinalInfos, row_of
 from rillflow.envs.frame_stack import FrameStack
 from rillflow.envs.info_masks import InfoMasks, stuck_row
 from rillflow.envs.layout import MASK, all_finite, layout_of
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
 from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
+from rillflow.envs.step import Step as Step
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gymnasium.spaces import Box, Space
 
 
 _STEP = ("observations", "rewards", "terminations", "truncations", "info")
 _ONE = np.float32(1)
-
-
-class Step(NamedTuple):
-    """What one vector step did; every array has one row per environment and is the caller's."""
-
-    obs: Array
-    """what to act on next"""
-    rewards: npt.NDArray[np.float32]
-    terminated: Bools
-    """the episode ended and nothing follows: its value is 0"""
-    truncated: Bools
-    """the episode was cut: its value is that of its true next observation"""
-    valid: Bools | None
-    """False where this step only began an episode and its action was ignored; None: all valid"""
-    next_obs: Array | None
-    """the true next observation of each step; None: it is `obs` in every valid row"""
-    cut: Bools | None = None
-    """where the environment failed in this step, which is no transition: the step before was the
-    last of its episode, cut there; None: nowhere"""
-
-    @property
-    def starts(self) -> Bools:
-        """Where `obs` is the first of an episode."""
-        if self.valid is None:
-            return self.terminated | self.truncated
-        starts: Bools = ~self.valid  # after the end comes the final observation, then a reset
-        return starts
 
 
 class Envs:
@@ -112,13 +89,10 @@ class Envs:
             space = self._observations.space
             self._stack = FrameStack(space, self._how.frame_stack, self._how.image(space))
         self._layout = layout_of(self._observations.space)
-        self._masks: InfoMasks | None = None
-        """reads masks of actions in infos; None: there are none"""
+        self._masks: InfoMasks | None = None  # reads those in infos
         masked = self._layout is not None and self._layout.mask_size > 0
-        self._looked = masked or not self._choices
-        """whether it is known where masks of actions are, if anywhere"""
-        self._first: Any = None
-        """of the first reset, if it was made to look for masks"""
+        self._looked = masked or not self._choices  # whether it is known where masks are
+        self._first: Any = None  # of the first reset, if it was made to look for masks
         self._state = state_of(vector)
         self._mends = hasattr(vector, "mending")
         self._steps = 0
@@ -126,6 +100,7 @@ class Envs:
         self._seen: Array = np.empty(0)
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes = Episodes(self.num_envs)
+        self._infos: FinalInfos | None = None
         space = vector.observation_space
         self._expected = (space.shape, space.dtype) if is_box(space) else None
         # what every step is compared with: asked for once, because asking costs more than comparing
@@ -238,17 +213,21 @@ class Envs:
         self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
         if self._stack is not None:
             obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
-        self._count(rewards, valid, done, ended)
+        self._count(rewards, valid, done, info if ended else None)
         self.obs = obs
         return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
 
     def _count(
-        self, rewards: npt.NDArray[np.float32], valid: Bools | None, done: Bools, ended: bool
+        self,
+        rewards: npt.NDArray[np.float32],
+        valid: Bools | None,
+        done: Bools,
+        info: dict[str, Any] | None,
     ) -> None:
-        """Note the environment's own rewards; what is learned from is clipped afterwards."""
+        """Note the environment's own rewards, and how episodes end; then clip what is learned."""
         self._episodes.count(rewards, valid)
-        if ended:
-            self._episodes.end(done)
+        if info is not None:
+            self._end(done, info)
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
 
@@ -278,6 +257,27 @@ class Envs:
         """Return and length of each episode that ended since the last call (before clipping)."""
         return self._episodes.pop()
 
+    def want_infos(self, names: Sequence[str]) -> None:
+        """From now on read these figures from the info with which each episode ends."""
+        if names:
+            self._infos = FinalInfos(names, self.name)
+            if hasattr(self.vector, "infos"):
+                self.vector.infos = []
+
+    def _end(self, done: Bools, info: dict[str, Any]) -> None:
+        """Episodes have ended: note their returns, and what is wanted of their infos."""
+        self._episodes.end(done)
+        infos = self._infos
+        if infos is None:
+            return
+        own, same_step = getattr(self.vector, "infos", None), self._mode == "SameStep"
+        for row in done.nonzero()[0].tolist():
+            infos.read(row_of(info, row, same_step) if own is None else own[row])
+
+    def pop_infos(self) -> tuple[list[Figures], list[str]]:
+        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
+        return ([], []) if self._infos is None else (self._infos.pop(), self._infos.pop_notes())
+
     def mend(self) -> None:
         """From now on a copy that raises, now and then, is reset alone.
 
@@ -299,11 +299,14 @@ class Envs:
             "was_done": self._was_done.copy(),
             "episodes": self._episodes.get_state(),
             "steps": self._steps,
+            **({} if self._infos is None else {"infos": self._infos.get_state()}),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from `get_state`; if it was not exact, with new episodes, differently seeded."""
         self._steps = state["steps"]
+        if self._infos is not None:
+            self._infos.set_state(state.get("infos", []), len(state["episodes"]["ended"]))
         self._episodes.set_state(state["episodes"])
         self._was_done = state["was_done"].copy()
         self._ended = bool(self._was_done.any())

@@ -60,6 +60,27 @@ def n_step_transitions(
     return flat
 
 
+def n_step_windows(columns: Mapping[str, Array], n: int, gamma: float) -> dict[str, Array]:
+    """What each step of a time-major fragment [T, B] sees n steps ahead, in place, [T, B].
+
+    As `n_step_transitions`, for models with memory: `rewards` and `discount` as there, and `last`,
+    the row of the k-th step, whose next observation the value is of. Rows that are not `valid` end
+    a window.
+    """
+    arrays, steps, _ = as_fragment(columns, *_NEEDED)
+    ended = flags(arrays, *ENDS)
+    if "valid" in arrays:
+        ended |= ~flags(arrays, "valid")
+    summed, last = _windows(arrays["rewards"].astype(np.float64), ended, n, gamma, steps)
+    powers = gamma ** (last - np.arange(steps)[:, None] + 1.0)
+    powers[np.take_along_axis(flags(arrays, "terminated"), last, 0)] = 0
+    return {
+        "rewards": summed.astype(np.float32),
+        "discount": powers.astype(np.float32),
+        "last": last,
+    }
+
+
 def _windows(rewards: Array, ended: Array, n: int, gamma: float, made: int) -> tuple[Array, Array]:
     """For each of the first `made` steps the discounted rewards and the last step of its window."""
     steps, shape = len(rewards), (made, *rewards.shape[1:])

@@ -15,8 +15,6 @@ from rillflow.flows.stream import Elements, EngineName, Stream, gives_of, requir
 from rillflow.graph.handles import ActorHandle, Background, Queue
 from rillflow.graph.neighbours import require_agreement
 from rillflow.graph.node import Node
-from rillflow.scheduler.admit import admit_node
-from rillflow.scheduler.fresh import fresh_node
 from rillflow.types import FailurePolicy, Placement, Reaction
 
 if TYPE_CHECKING:
@@ -152,6 +150,8 @@ class Flow(Stream[T_co]):
         that makes a version of each `batch` items then never uses one older than `max_lag`, if
         items go on in the order of their requests; with `order="completion"` that is so on average.
         """
+        from rillflow.scheduler.admit import admit_node  # workers know flows without a scheduler
+
         return Flow(admit_node(self.node, max_lag, batch, order, channel, name))
 
     def fresh(
@@ -175,6 +175,8 @@ class Flow(Stream[T_co]):
         to come. Counters say how many items were fresh and stale and, by `size`, how long: to drop
         what is old is to drop what took long.
         """
+        from rillflow.scheduler.fresh import fresh_node
+
         if size is not None:
             producer = self.node.name or self.node.label
             require_agreement(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -11,14 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from rillflow.callables import label_of
 from rillflow.envs.layout import layout_of
 from rillflow.envs.preprocessing import Preprocessing, Resize
-from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
 from rillflow.images import Channels, image_in
-from rillflow.learning import fault_settings, schedules
+from rillflow.learning import evaluation_settings, fault_settings, schedules
 from rillflow.learning.fields import type_problems
+from rillflow.learning.other_names import means_steps, our_name
+from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
+from rillflow.learning.suited_settings import current, remembers, suiting
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
-from rillflow.policies.spec import BOTH_SCALED, PolicySpec
+from rillflow.policies.observation_checks import BOTH_SCALED
+from rillflow.policies.spec import PolicySpec
 
 if TYPE_CHECKING:
     from rillflow.learning.algorithm import Algorithm
@@ -31,17 +33,18 @@ class _Settings(type):
     """Classes of settings: what is not given is what suits the environment, or the default."""
 
     def __call__(cls, **values: Any) -> Any:
+        values = current(values)
         fields = {field_.name: field_ for field_ in dataclasses.fields(cls)}  # type: ignore[arg-type]
         wrong = [_unknown(name, {*fields}) for name in values if name not in fields]
         for name, value in values.items():
-            if name in fields and _may_be_schedule(fields[name], value):
+            if name in fields and may_be_schedule(fields[name], value):
                 try:
                     values[name] = schedules.parse(value)
                 except BuildError as error:
                     wrong.append(f"{name}: {error}")
         if wrong:
             raise refused(cls, wrong)
-        suits = tuned(cls, values.get("env"))
+        suits = suiting(cls, values)
         if isinstance(values.get("lr"), schedules.Schedule):
             suits.pop("final_lr", None)  # a rate falls once
         settings = super().__call__(**{**suits, **values})
@@ -104,6 +107,19 @@ class AlgorithmConfig(metaclass=_Settings):
     replaced; none or 0: only the worker's own limit holds"""
     worker_memory: int | str | None = None
     """memory at which a worker is replaced after its rollout, such as 2GiB; none: no limit"""
+    eval_every: int | None = None
+    """steps of the environments between two evaluations of the policy, in environments of their
+    own; none: it is not evaluated while it trains"""
+    eval_episodes: int = 20
+    """whole episodes of each evaluation"""
+    eval_timeout: float | None = None
+    """seconds for one evaluation in a process of its own, before it is given up; 0: for ever; none:
+    20 times the slowest so far, but ten minutes at least"""
+    max_eval_failures: int = 5
+    """evaluations that fail one after the other, before the run ends with an error"""
+    info_metrics: tuple[str, ...] = ()
+    """keys of the infos of environments, such as is_success: their values at the ends of episodes
+    become figures, means of 100 episodes"""
     gamma: float = 0.99
     """discount factor"""
     lr: float = 3e-4
@@ -137,10 +153,12 @@ class AlgorithmConfig(metaclass=_Settings):
     """whether rewards are learned from as parts of the running standard deviation of the discounted
     return, at most 10 of these; reported returns stay the environment's"""
     model: Any = None
-    """mlp, cnn, lstm, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn
-    for images, an mlp for anything else"""
-    lstm_size: int = 128
-    """cells, if the model is an lstm"""
+    """mlp, cnn, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn for
+    images, an mlp for anything else"""
+    memory: Literal["lstm", "gru"] | None = None
+    """cells above the model, which remember the episode; None: each observation stands alone"""
+    memory_size: int = 128
+    """how many cells, if there is a memory"""
     channels: Channels = "auto"
     """where images of three axes have their channels: first or last; auto: two axes of one length
     are height and width, or else the shorter one of the outer axes has the channels"""
@@ -173,11 +191,8 @@ class AlgorithmConfig(metaclass=_Settings):
     @property
     def env_settings(self) -> dict[str, Any]:
         """What environments are made with, beside their name and number."""
-        return {
-            "env_config": self.env_config,
-            "preprocessing": self.preprocessing,
-            "action_masks": self.action_masks,
-        }
+        given = {"env_config": self.env_config, "preprocessing": self.preprocessing}
+        return {**given, "action_masks": self.action_masks}
 
     def learning_rate(self, updates: int) -> float:
         """For the optimiser step that follows so many others."""
@@ -193,7 +208,8 @@ class AlgorithmConfig(metaclass=_Settings):
                 action_space=action_space,
                 hidden=tuple(self.hidden),
                 activation=self.activation,  # type: ignore[arg-type]
-                lstm_size=self.lstm_size,
+                memory=self.memory,
+                memory_size=self.memory_size,
                 scale_observations=self.scale_observations,
                 normalize_observations=self.normalize_observations,
                 channels=getattr(observation_space, "channels", self.channels),
@@ -218,6 +234,16 @@ class AlgorithmConfig(metaclass=_Settings):
         return rows
 
     @property
+    def remembers(self) -> bool:
+        """Whether the policy has a memory, of ours or in a network of the user's own."""
+        return remembers(self.model, self.memory)
+
+    @property
+    def lstm_size(self) -> int:
+        """The cells of the memory, as version 0.1 called them."""
+        return self.memory_size
+
+    @property
     def fragment_steps(self) -> int:
         """Steps in one rollout of one worker."""
         return self.rollout_fragment_length * self.num_envs_per_worker
@@ -230,7 +256,7 @@ class AlgorithmConfig(metaclass=_Settings):
     def validate(self) -> None:
         """Refuse types and numbers that cannot work, all at once."""
         # numbers are compared only if they are numbers
-        wrong = type_problems(self) or list(dict.fromkeys(_problems_ever(self)))
+        wrong = type_problems(self) or list(dict.fromkeys(problems_ever(self)))
         if wrong:
             raise refused(type(self), wrong)
 
@@ -270,6 +296,7 @@ class AlgorithmConfig(metaclass=_Settings):
             wrong.append(BOTH_SCALED)
         wrong += self.preprocessing.problems()
         wrong += fault_settings.problems(self)
+        wrong += evaluation_settings.problems(self)
         return wrong
 
     if not TYPE_CHECKING:
@@ -284,39 +311,10 @@ class AlgorithmConfig(metaclass=_Settings):
             raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
 
 
-def _may_be_schedule(field_: dataclasses.Field[Any], value: object) -> bool:
-    """Whether a value is text in the place of a number."""
-    return (
-        isinstance(value, str) and "float" in str(field_.type) and not {":", "="}.isdisjoint(value)
-    )
-
-
-def _problems_ever(settings: AlgorithmConfig) -> list[str]:
-    """What is wrong with the numbers, at first and at every point of a schedule."""
-    found = schedules.scheduled(settings)
-    if not found:
-        return settings.problems()
-    kinds = type(settings).__mro__
-    fixed = {name for kind in kinds for name in vars(kind).get("READ_ONCE", ())}
-    wrong = [
-        f"{name} is read once, when a run begins, so it cannot follow a schedule: give one number"
-        for name in found
-        if name in fixed
-    ]
-    if "lr" in found and settings.final_lr is not None:
-        wrong.append("final_lr is for an lr that is one number; with a schedule leave it out")
-    first = schedules.at_first(settings)
-    for name, schedule in found.items():
-        for value in schedule.values:
-            if name == "lr" and value == 0:
-                continue  # only a rate that is always 0 is given in vain
-            wrong += schedules.with_values(first, {name: value}).problems()
-    return wrong
-
-
 def replaced(config: D, values: Mapping[str, Any]) -> D:
     """The same settings but for these; every unknown name is told at once."""
     settings: Any = config
+    values = current(values)
     known = {field_.name for field_ in dataclasses.fields(settings)}
     wrong = [_unknown(name, known) for name in values if name not in known]
     if wrong:
@@ -352,29 +350,6 @@ def below_one(settings: Any, *names: str) -> list[str]:
     ]
 
 
-def tuned(settings: type, env: Any) -> dict[str, Any]:
-    """What the algorithm of these settings is best given for an environment; often nothing.
-
-    It stands in the algorithm's file, as `tuned`, under the environment's id or its family:
-    "atari". Settings begin with it, however they are made; what is said there wins. Of classes
-    that are derived from each other the first that knows the environment counts.
-
-    >>> from rillflow.algorithms import ppo
-    >>> tuned(ppo.Config, "ALE/Pong-v5")["clip_param"]
-    0.1
-    >>> tuned(ppo.Config, "CartPole-v1")
-    {}
-    """
-    if not isinstance(env, str):
-        return {}
-    for cls in settings.__mro__:
-        table = getattr(vars(cls).get("algorithm"), "tuned", {})
-        for name in (env, "atari") if is_atari(env) else (env,):
-            if name in table:
-                return dict(table[name])
-    return {}
-
-
 AS_BEFORE: dict[str, Any] = {"resize": None, "action_masks": False}
 """what was done in runs of versions that had no such setting"""
 
@@ -388,5 +363,7 @@ def _unknown(name: str, known: set[str]) -> str:
             f"unknown setting {name!r}: it is {RENAMED[name]!r} now, a function of the networks, "
             "the rows and the settings (docs/own-algorithm.md shows one)"
         )
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"unknown setting {name!r}" + (f", did you mean {near[0]!r}?" if near else "")
+    if means_steps(name):
+        return f"unknown setting {name!r}: how long to train is said by until={{'steps': 50_000}}"
+    near = our_name(name, known)
+    return f"unknown setting {name!r}" + (f", did you mean {near!r}?" if near else "")

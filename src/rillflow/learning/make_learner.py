@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rillflow.errors import BuildError
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.trial import numpy_hindrance
 from rillflow.policies.spec import PolicySpec
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def learns_in_numpy(spec: PolicySpec, config: AlgorithmConfig) -> bool:
     """Whether NumPy learns this policy with these settings; otherwise torch does."""
     if config.framework == "torch":
         return False
-    why = numpy_hindrance(spec, config)
+    why = _hindrance(spec, config)
     if why is not None and config.framework == "numpy":
         raise BuildError(
             f"framework='numpy' learns small fully connected networks on the processor, but {why}; "
@@ -49,4 +48,11 @@ def framework_and_reason(spec: PolicySpec, config: AlgorithmConfig) -> tuple[str
         return "torch", "framework='torch'"
     if learns_in_numpy(spec, config):
         return "numpy", "small networks on the processor, and an update that NumPy differentiates"
-    return "torch", str(numpy_hindrance(spec, config))
+    return "torch", str(_hindrance(spec, config))
+
+
+def _hindrance(spec: PolicySpec, config: AlgorithmConfig) -> str | None:
+    # imported here: a worker, which learns nothing, starts without the networks that learn
+    from rillflow.learning.trial import numpy_hindrance
+
+    return numpy_hindrance(spec, config)

@@ -63,7 +63,7 @@ class Actor(NumpyModule):
         outputs, one = self._outputs(obs)
         width = self.spec.actions.width
         raw = outputs[width:]
-        log_std = np.clip(raw, LOG_STD_LOW, LOG_STD_HIGH)
+        log_std = _clipped(raw, LOG_STD_LOW, LOG_STD_HIGH)
         noise = self.rng.standard_normal((len(obs), width), dtype=np.float32).T
         spread = np.exp(log_std) * noise
         drawn = outputs[:width] + spread
@@ -96,8 +96,8 @@ class Actor(NumpyModule):
         """Actions with clipped noise, within their bounds (Fujimoto et al. 2018, section 5.3)."""
         squeezed = np.tanh(self._outputs(obs)[0][: self.spec.actions.width])
         drawn = self.rng.standard_normal((len(obs), len(squeezed)), dtype=np.float32).T
-        noise = np.clip(np.float32(scale) * drawn, np.float32(-clip), np.float32(clip))
-        return self._within(np.clip(squeezed + noise, np.float32(-1), np.float32(1)))
+        noise = _clipped(np.float32(scale) * drawn, np.float32(-clip), np.float32(clip))
+        return self._within(_clipped(squeezed + noise, np.float32(-1), np.float32(1)))
 
     def _outputs(self, obs: Array) -> tuple[Floats, Pass | None]:
         columns = self._seen(np.asarray(obs.reshape(len(obs), -1), np.float32)).T
@@ -120,3 +120,9 @@ class Actor(NumpyModule):
         rows = filled(d_actions, (like.shape[1], *self.spec.actions.shape))
         columns: Floats = (rows.reshape(like.shape[1], -1) * self._half).T
         return columns
+
+
+def _clipped(x: Floats, low: np.float32, high: np.float32) -> Floats:
+    """As `np.clip`, in a third of the time for a few numbers."""
+    clipped: Floats = np.minimum(np.maximum(x, low), high)
+    return clipped

@@ -23,7 +23,8 @@ class Critic(NumpyModule):
         self._head = self._linear("value_head")
         self._middle, half = self.spec.action_scale
         self._inverse = np.float32(1) / half
-        self._taken = slice(self.spec.observation_size, None)
+        self._inputs, self._size = description.inputs, self.spec.observation_size
+        self._taken = slice(self._size, None)
 
     def __call__(self, obs: Array, actions: Any) -> Any:
         """How good actions [N, *shape] are on observations [N, ...]."""
@@ -61,8 +62,8 @@ class Critic(NumpyModule):
 
     def _columns(self, obs: Array, actions: Array) -> Floats:
         """Observations above actions, these scaled to -1 ... 1: [inputs, N]."""
-        size = self.spec.observation_size
-        columns = np.empty((self.description.inputs, len(obs)), np.float32)
+        size = self._size
+        columns = np.empty((self._inputs, len(obs)), np.float32)
         rows = obs.reshape(len(obs), size)
         columns[:size] = self._seen(rows).T
         taken = actions.reshape(len(obs), -1)

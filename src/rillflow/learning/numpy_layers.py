@@ -7,6 +7,7 @@ are stored, and sums over a few actions run along whole vectors. Layers of an en
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -35,7 +36,7 @@ class Linear:
         """Leave the gradients of weights and bias, or add to those that are there."""
         turned = x.swapaxes(-1, -2)
         # a product with ones is a sum that BLAS does, several times faster than `sum`
-        ones = _ones(d_out.shape[-1])
+        ones = _ones(d_out.shape[-1:])
         if add:
             self.d_weight += np.matmul(d_out, turned)
             self.d_bias += np.matmul(d_out, ones)
@@ -78,11 +79,11 @@ class Layers:
         self._rows = -1
         self._free: list[Pass] = []
         self._used: list[Pass] = []
-        # per layer: the gradient of what came out, room for the slope of the activation, and for
-        # passes that nobody remembers; arrays of this size are costly to allocate each time
+        # per layer: the gradient of what came out, and room for passes that nobody remembers;
+        # arrays of this size are costly to allocate each time
         self._d_hidden: list[Floats] = []
-        self._slopes: list[Floats] = []
         self._passing: list[Floats] = []
+        self._slopes: dict[tuple[int, ...], Floats] = {}
 
     def forward(self, x: Floats) -> Pass:
         """[inputs, N] to [features, N], remembered until `forget`."""
@@ -136,7 +137,7 @@ class Layers:
         if d.shape[-1] != self._rows:
             self._resize(d.shape[-1])
         for index in reversed(range(len(self.linears))):
-            self._through_activation(one.hidden[index], d, index)
+            self._through_activation(one.hidden[index], d)
             linear = self.linears[index]
             if learns:
                 linear.backward(one.hidden[index - 1] if index else one.x, d, add)
@@ -156,12 +157,14 @@ class Layers:
 
     def _activate(self, x: Floats) -> Floats:
         # two arrays are compared four times as fast as an array and a number
-        activated: Floats = np.tanh(x, out=x) if self.tanh else np.maximum(x, _zeros(x), out=x)
+        activated: Floats = (
+            np.tanh(x, out=x) if self.tanh else np.maximum(x, _zeros(x.shape), out=x)
+        )
         return activated
 
-    def _through_activation(self, hidden: Floats, d: Floats, index: int) -> None:
+    def _through_activation(self, hidden: Floats, d: Floats) -> None:
         """Multiply `d` with the slope of the activation, which follows from its result."""
-        slope = self._slopes[index]
+        slope = self._slope(d)
         if self.tanh:
             np.multiply(hidden, hidden, out=slope)
             np.subtract(_ONE, slope, out=slope)
@@ -175,25 +178,42 @@ class Layers:
     def _resize(self, rows: int) -> None:
         self._rows = rows
         self._free = []
-        self._d_hidden, self._slopes = self._arrays(rows), self._arrays(rows)
+        self._d_hidden, self._slopes = self._arrays(rows), {}
+
+    def _slope(self, d: Floats) -> Floats:
+        """Room for the slope of an activation, one for all layers of a shape."""
+        slope = self._slopes.get(d.shape)
+        if slope is None:
+            slope = self._slopes[d.shape] = np.empty_like(d)
+        return slope
 
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _NOTHING = np.empty((0, 0), np.float32)
-_ONES = np.ones(1024, np.float32)
-_ZEROS = np.zeros(1024, np.float32)
+_MOST_SHAPES = 64
 
 
-def _ones(n: int) -> Floats:
-    global _ONES
-    if len(_ONES) < n:
-        _ONES = np.ones(2 * n, np.float32)
-    return _ONES[:n]
+class _Constant:
+    """One number as often as is wanted, in any shape; nobody writes there."""
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+        self._all: Floats = np.empty(0, np.float32)
+        self._views: dict[tuple[int, ...], Floats] = {}
+        """of that array, by shape"""
+
+    def __call__(self, shape: tuple[int, ...]) -> Floats:
+        found = self._views.get(shape)
+        return self._view(shape) if found is None else found
+
+    def _view(self, shape: tuple[int, ...]) -> Floats:
+        size = math.prod(shape)
+        if len(self._all) < size or len(self._views) >= _MOST_SHAPES:
+            self._views.clear()
+        if len(self._all) < size:
+            self._all = np.full(2 * size, self.number, np.float32)
+        view = self._views[shape] = self._all[:size].reshape(shape)
+        return view
 
 
-def _zeros(x: Floats) -> Floats:
-    """As many as `x` has entries, in its shape; nobody writes there."""
-    global _ZEROS
-    if len(_ZEROS) < x.size:
-        _ZEROS = np.zeros(2 * x.size, np.float32)
-    return _ZEROS[: x.size].reshape(x.shape)
+_ones, _zeros = _Constant(1), _Constant(0)

@@ -37,6 +37,8 @@ class NumpyModules:
         self.frozen = Namespace(frozen)
         self._frozen = list(frozen.values())
         self.tape = Tape()
+        for name, module in self.by_name.items():  # found without `__getattr__`
+            self.__dict__.setdefault(name, module)
 
     def __getattr__(self, name: str) -> Any:
         return named(self.__dict__.get("by_name", {}), name)
@@ -76,7 +78,9 @@ def build(description: Description, name: str, seed: int) -> NumpyModule:
 def hindrance(modules: Modules) -> str | None:
     """Why these networks cannot learn in NumPy; None: they can."""
     for name, network in modules.networks.items():
-        if isinstance(network, PolicySpec) and network.model != "mlp":
+        if isinstance(network, PolicySpec) and not network.plain:
+            if network.memory is not None:
+                return f"the network {name!r} remembers, by memory={network.memory!r}"
             known = isinstance(network.model, str)
             return f"the network {name!r} is {repr(network.model) if known else 'one of your own'}"
     return None

@@ -39,6 +39,10 @@ class Network(NumpyModule):
 
     # -- what losses call ----------------------------------------------------------------------
 
+    def evaluate_rows(self, rows: Mapping[str, Array]) -> tuple[Any, Any, Any]:
+        """Log-probabilities of the actions, entropies and values of rows."""
+        return self.evaluate(rows["obs"], rows["actions"])
+
     def evaluate(self, obs: Array, actions: Array) -> tuple[Any, Any, Any]:
         """Log-probabilities of the actions, entropies and values, each [...]."""
         lead = obs.shape[: obs.ndim - len(self.spec.observation_shape)]

@@ -165,13 +165,14 @@ def described(network: Description) -> str:
     if not isinstance(network, PolicySpec):
         return str(network)
     head = ("dueling " if network.dueling else "") + _HEADS[network.head]
-    if network.model == "mlp":
+    if network.plain:
         sizes = (network.observation_size, *network.hidden, network.width)
         return f"{head}, {' x '.join(map(str, sizes))}"
     if not isinstance(network.model, str):
         return f"{head} on a network of your own"
+    above = "" if network.memory is None else f"{network.memory} of {network.memory_size} on "
     seen = "" if network.image is None else f" of {network.image}: {network.convolutions}"
-    return f"{head} on {network.model}{seen}"
+    return f"{head} on {above}{network.model}{seen}"
 
 
 def _torch_steps(spec: PolicySpec, config: AlgorithmConfig) -> list[Step]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.experience.batch import SampleBatch
+from rillflow.experience.batch import STATE, SampleBatch
 from rillflow.experience.transitions import transitions
 from rillflow.learning import losses
 from rillflow.learning.update import Rows
@@ -35,7 +35,8 @@ def actor_critic_rows(
 
     Values of all observations, and of the true next ones, come from one pass over the network.
     Steps that only reset an environment are left out. `with_values`, the values of observations
-    before learning are a column too, `values_before`.
+    before learning are a column too, `values_before`. Of a policy that remembers rows stay in their
+    sequences, [T, B]: with the `state` before them, `starts`, and `valid` where not all are steps.
     """
     before, after = policy.values_of_fragments(batch)
     ended = batch["terminated"] | batch["truncated"]
@@ -54,6 +55,9 @@ def actor_critic_rows(
     }
     if with_values:
         columns["values_before"] = before
+    if policy.spec.recurrent:
+        kept = ("starts", STATE) if valid is None or valid.all() else ("starts", STATE, "valid")
+        return Rows(columns | {name: batch[name] for name in kept})
     flat = {name: flattened(column) for name, column in columns.items()}
     if valid is not None and not valid.all():
         chosen = flattened(valid)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rillflow.experience.batch import STATE
 from rillflow.learning import losses
 from rillflow.learning.config import AlgorithmConfig, below_one
 from rillflow.learning.prepare import flat_rows
+from rillflow.learning.q_sequences import priorities, q_values_of_sequences, sequence_rows
 from rillflow.learning.replay_config import ReplayConfig
 from rillflow.learning.update import Rows, Step, Steps
 from rillflow.policies.explorers import EpsilonGreedy, Explorer, falling
@@ -59,6 +61,25 @@ class QConfig(QNetworkConfig, ReplayConfig):
     worker_priorities: bool = False
     """whether rows enter prioritized replay with the error that the worker finds in them by its own
     q values, and not with the largest priority so far"""
+    burn_in: int = 0
+    """of a policy that remembers: steps before each sequence that are seen, not learned from"""
+
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems()
+        if self.burn_in < 0:
+            wrong.append(f"burn_in must be at least 0, got {self.burn_in!r}")
+        if self.burn_in and not self.remembers:
+            wrong.append(
+                f"burn_in={self.burn_in} is for a policy that remembers: give memory='lstm' or "
+                "'gru', or leave it out"
+            )
+        if self.burn_in > self.rollout_fragment_length:
+            wrong.append(
+                "burn_in is a part of the fragment before, so it must be at most "
+                f"rollout_fragment_length={self.rollout_fragment_length}, got {self.burn_in!r}"
+            )
+        return wrong
 
 
 def modules(spec: PolicySpec, cfg: QNetworkConfig) -> Modules:
@@ -80,12 +101,15 @@ def explorer(cfg: QNetworkConfig) -> Explorer:
 
 
 def tells_values(cfg: QNetworkConfig) -> bool:
-    """Whether workers tell what they think of each step: only prioritized replay can use it."""
-    return isinstance(cfg, QConfig) and cfg.prioritized_replay and cfg.worker_priorities
+    """Whether workers tell what they think of each step: only prioritized rows can use it."""
+    told = isinstance(cfg, QConfig) and cfg.prioritized_replay and cfg.worker_priorities
+    return told and not cfg.remembers
 
 
 def prepare(m: Any, batch: Mapping[str, Any], cfg: QNetworkConfig) -> Rows:
     """Rows from replay with the target network's values of what followed."""
+    if STATE in batch:
+        return sequence_rows(m, batch, cfg)
     return with_next_q(m, flat_rows(m, batch, cfg))
 
 
@@ -97,14 +121,22 @@ def with_next_q(m: Any, rows: Rows) -> Rows:
 
 def update(m: Any, rows: Rows, cfg: QNetworkConfig) -> Steps:
     """Huber's function of the TD errors, weighted by how likely each row was drawn."""
-    q = m.policy.q_values(rows.obs)
-    chooser = m.frozen.policy.q_values(rows.next_obs) if cfg.double_q else rows.next_q
+    q, chooser = q_and_chooser(m, rows, cfg)
     errors = losses.double_q_td_error(
         q, rows.actions, rows.rewards, rows.discount, rows.next_q, chooser
     )
-    loss = losses.huber_loss(errors, rows.get("weights"))
+    loss = losses.huber_loss(errors, rows.get("weights"), rows.get("valid"))
     fine = m.policy.action_mask(rows.obs)  # what is forbidden has no value
     stats = {"loss": loss, "mean_q": losses.mean(q.detach(), fine), "td_errors": errors}
     if "keys" in rows:
-        stats["keys"] = rows["keys"]
+        stats |= priorities(errors, rows) if STATE in rows else {"keys": rows["keys"]}
     yield Step(loss, trains="policy", stats=stats)
+
+
+def q_and_chooser(m: Any, rows: Rows, cfg: QNetworkConfig) -> tuple[Any, Any]:
+    """Q values of the rows, and those by which the best next action is picked."""
+    if STATE in rows:
+        q, ahead = q_values_of_sequences(m, rows)
+        return q, ahead if cfg.double_q else rows.next_q
+    q = m.policy.q_values(rows.obs)
+    return q, m.frozen.policy.q_values(rows.next_obs) if cfg.double_q else rows.next_q

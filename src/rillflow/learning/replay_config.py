@@ -64,7 +64,16 @@ class ReplayConfig(AlgorithmConfig):
     @property
     def rows_per_draw(self) -> int:
         """Rows that replay gives at once."""
+        if self.remembers:
+            return self.sequences_per_draw * self.rollout_fragment_length
         return self.train_batch_size * self.batches_per_draw
+
+    @property
+    def sequences_per_draw(self) -> int:
+        """Sequences that replay gives at once, of a policy that remembers: a sequence is what one
+        environment did in one rollout."""
+        each = max(1, self.train_batch_size // self.rollout_fragment_length)
+        return each * self.batches_per_draw
 
     @property
     def minibatch(self) -> int | None:
@@ -75,7 +84,7 @@ class ReplayConfig(AlgorithmConfig):
     def replay_options(self) -> dict[str, Any]:
         """What one replay actor is made with: its share of the rows."""
         shards = self.num_replay_buffer_shards
-        return {
+        options = {
             "capacity": -(-self.buffer_size // shards),
             "learning_starts": -(-self.learning_starts // shards),
             "train_batch_size": self.rows_per_draw,
@@ -87,6 +96,17 @@ class ReplayConfig(AlgorithmConfig):
             "epsilon": self.prioritized_replay_epsilon,
             "n_step": self.n_step,
             "gamma": self.gamma,
+        }
+        return options | self._in_sequences(shards) if self.remembers else options
+
+    def _in_sequences(self, shards: int) -> dict[str, Any]:
+        """The share of a replay actor that keeps sequences, and counts them."""
+        rows = shards * self.rollout_fragment_length
+        return {
+            "capacity": max(1, -(-self.buffer_size // rows)),
+            "learning_starts": -(-self.learning_starts // rows),
+            "train_batch_size": self.sequences_per_draw,
+            "sequences": True,
         }
 
     def problems(self) -> list[str]:

@@ -37,6 +37,8 @@ def count(rows: Mapping[str, Any]) -> int:
 def take(rows: Mapping[str, Any], chosen: Any) -> Rows:
     """Some of the examples."""
     if not time_major(rows):
+        if type(chosen) is np.ndarray:  # `take` copies rows in a third of the time
+            return Rows({name: column.take(chosen, 0) for name, column in rows.items()})
         return Rows({name: column[chosen] for name, column in rows.items()})
     return Rows(
         {

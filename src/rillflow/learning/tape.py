@@ -84,7 +84,8 @@ class Var:
     def take(self, gradient: Any) -> None:
         """Add to the gradient; what came in by broadcasting goes out by a sum."""
         if type(gradient) is np.ndarray:
-            shape = shape_of(self.value)
+            value = self.value
+            shape = value.shape if type(value) is np.ndarray else shape_of(value)
             if gradient.shape != shape:
                 gradient = summed_to(gradient, shape)
         self.grad = gradient if self.grad is None else self.grad + gradient

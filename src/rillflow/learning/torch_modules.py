@@ -54,9 +54,29 @@ class Policy(TorchPolicy):
         logp, entropy, values = (result.gather(0, at) for result in results)
         return logp, entropy, values, results[2].detach().gather(0, at + 1)
 
+    def evaluate_rows(self, rows: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Log-probabilities of the actions, entropies and values of rows [N], or of whole sequences
+        [T, B] of a policy that remembers."""
+        if not self.spec.recurrent:
+            return self.evaluate(rows["obs"], rows["actions"])
+        names = ("obs", "actions", STATE, "starts")
+        return self.evaluate_recurrent(*(rows[name] for name in names))[:3]
+
+    def q_values_of_fragments(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Q values [T, B, actions] of each observation and of the true next one, for a policy that
+        remembers, from one pass over the network; gradients flow through the first."""
+        at, columns = timeline(batch)
+        q, _ = self.q_values_recurrent(columns["obs"], batch[STATE], columns["starts"])
+        row = at.unsqueeze(-1).expand(*at.shape, q.shape[-1])
+        return q.gather(0, row), q.detach().gather(0, row + 1)
+
     @torch.no_grad()
     def values_of_fragments(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Values of each observation and of the true next one, both [T, B]."""
+        if self.spec.recurrent:
+            at, columns = timeline(batch)
+            values, _ = self.values_recurrent(columns["obs"], batch[STATE], columns["starts"])
+            return values.gather(0, at), values.gather(0, at + 1)
         # the next observation of step t is the observation of step t + 1
         whole = self.values(torch.cat([batch["obs"], batch[BOOTSTRAP][None]]))
         before, after = whole[:-1], whole[1:]
@@ -78,7 +98,7 @@ class Actor(Policy):
         self._half = torch.tensor(half, device=self.device)
         self.layers: Layers | None = None
         """the layers of an mlp, for passes in few operations; None: passes as torch makes them"""
-        if spec.model == "mlp":
+        if spec.plain:
             self.layers = Layers(list(self.model.parameters()), spec.activation)
 
     def __call__(self, obs: Tensor) -> Tensor:

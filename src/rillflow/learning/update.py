@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import Any, TypeAlias
 
 from rillflow.errors import RunError
@@ -60,7 +61,7 @@ def steps_of(update: Callable[..., Any], *arguments: Any) -> Iterator[Step]:
     given = update(*arguments)
     if isinstance(given, Step):
         given = iter((given,))
-    if not isinstance(given, Iterator):
+    if type(given) is not GeneratorType and not isinstance(given, Iterator):
         raise wrong_update(update, given)
     for step in given:
         if not isinstance(step, Step):

@@ -64,7 +64,7 @@ def exercise(spec: PolicySpec, seed: int = 0) -> Report:
     if spec.recurrent:
         _check_starts(policy, obs)
         checks.append("the start of an episode forgets the state")
-    if spec.model == "mlp":
+    if spec.plain:
         _check_numpy(policy, obs[0], seed)
         checks.append("NumPy and torch agree")
     return Report(sum(p.numel() for p in policy.parameters()), tuple(checks))

@@ -25,7 +25,7 @@ def check_fit(spec: PolicySpec, weights: Mapping[str, NDArray[Any]]) -> None:
     if not isinstance(spec.model, str):
         _check_proportion(spec, sum(array.size for array in weights.values()))
         return
-    needed = spec.acting_names if spec.model == "mlp" else None
+    needed = spec.acting_names if spec.plain else None
     try:
         check_weights(weights, network_shapes(spec), needed)
     except RunError as error:
@@ -34,7 +34,7 @@ def check_fit(spec: PolicySpec, weights: Mapping[str, NDArray[Any]]) -> None:
 
 def network_shapes(spec: PolicySpec) -> dict[str, Shape]:
     """Names and shapes of the weights of a built-in network."""
-    if spec.model == "mlp":
+    if spec.plain:
         return spec.weight_shapes
     import torch
 
@@ -50,7 +50,7 @@ def _check_proportion(spec: PolicySpec, count: int) -> None:
     widths = (spec.observation_size, *spec.hidden, spec.actions.width)
     largest = max(
         *(left * right for left, right in pairwise(widths)),
-        spec.lstm_size**2,
+        spec.memory_size**2,
         (spec.image_features or 1) ** 2,
     )
     if largest > max(_MODEST, 4 * count):

@@ -30,7 +30,7 @@ def initial_weights(
     """Orthogonal matrices and zero biases for parameters of these names and shapes.
 
     Gains are the usual ones (Andrychowicz et al. 2020, arXiv:2006.05990): sqrt(2) in the trunk,
-    0.01 at the outputs of a policy, 1 at values and inside an lstm.
+    0.01 at the outputs of a policy, 1 at values and inside a memory.
 
     Args:
         shapes: names and shapes of the parameters.
@@ -99,4 +99,4 @@ def _gain(name: str, small_action_head: bool) -> float:
     part = name.split(".")[0]
     if part == "action_head":
         return SMALL_GAIN if small_action_head else 1.0
-    return 1.0 if part in ("value_head", "lstm") else TRUNK_GAIN
+    return 1.0 if part in ("value_head", "lstm", "gru") else TRUNK_GAIN

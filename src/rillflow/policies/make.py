@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def first_weights(spec: PolicySpec, seed: int = 0) -> dict[str, NDArray[Any]]:
     """All weights that a learner of this spec and seed starts from; without torch for an mlp."""
-    if spec.model == "mlp":
+    if spec.plain:
         weights = dict(weights_at_first(spec, spec.parameter_shapes, seed))
         if spec.normalize_observations:
             weights |= as_buffers(Moments.none(spec.observation_shape))
@@ -34,7 +34,7 @@ def make_actor(spec: PolicySpec, seed: int = 0) -> NumpyPolicy | TorchPolicy:
     `TorchPolicy`. Both start from the same weights as `TorchPolicy(spec, seed)`, and both draw
     the same actions from the same seed.
     """
-    if spec.model == "mlp":
+    if spec.plain:
         return NumpyPolicy(spec, seed)
     # imported here: it takes more than a second and 200 MB that an mlp's actor can do without
     from rillflow.policies.torch_policy import TorchPolicy

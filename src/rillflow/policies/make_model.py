@@ -9,17 +9,20 @@ from rillflow.errors import BuildError
 from rillflow.policies.cnn import Cnn
 from rillflow.policies.combined import Combined
 from rillflow.policies.initial import weights_at_first
-from rillflow.policies.lstm import Lstm
 from rillflow.policies.mlp import Mlp
+from rillflow.policies.recurrent import Recurrent
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_normalizer import normalize_before
 
-MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": Cnn, "lstm": Lstm}
+MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "cnn": Cnn}
+"""built-in networks without memory"""
 
 
 def built_in(spec: PolicySpec) -> nn.Module:
     """The built-in network of a spec, with weights as torch gives them."""
     assert isinstance(spec.model, str), "a network of the user's own is made by its own function"
+    if spec.memory is not None:
+        return Recurrent(spec)
     return Combined(spec) if spec.model == "cnn" and spec.packed else MODELS[spec.model](spec)
 
 

@@ -213,6 +213,6 @@ def scalar(first: float) -> Scalar:
 
 def parameters_of(description: Description) -> int | None:
     """How many numbers a network learns; None: it has to be built to know."""
-    if isinstance(description, PolicySpec) and description.model != "mlp":
+    if isinstance(description, PolicySpec) and not description.plain:
         return None
     return sum(prod(shape) for shape in description.parameter_shapes.values())

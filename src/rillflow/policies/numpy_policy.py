@@ -29,14 +29,14 @@ class NumpyPolicy:
     """The acting half of an mlp policy; equal to `TorchPolicy` up to rounding.
 
     Args:
-        spec: what to build; `spec.model` must be "mlp".
+        spec: what to build; `spec.model` must be "mlp", without memory.
         seed: of the first weights (those of `TorchPolicy(spec, seed)`) and of the actions.
     """
 
     def __init__(self, spec: PolicySpec, seed: int = 0) -> None:
-        if spec.model != "mlp":
+        if not spec.plain:
             raise BuildError(
-                f"NumpyPolicy acts for model='mlp' only, found {spec.model!r}; "
+                f"NumpyPolicy acts for model='mlp' only, found {spec.network}; "
                 "make_actor(spec) picks the policy that fits"
             )
         self.spec = spec

@@ -86,6 +86,16 @@ def load_policy(
         ) from error
 
 
+def about_policy(path: str | Path) -> dict[str, Any]:
+    """What the owner of a saved policy wanted to remember, without the policy.
+
+    Raises:
+        OSError: it cannot be read; one of `archive.PROBLEMS`: it is not what `save_policy` writes.
+    """
+    about = parse_json(read_arrays(path)["settings"].tobytes())["about"]
+    return dict(about)
+
+
 def spec_to_data(spec: PolicySpec) -> dict[str, Any]:
     """A spec as JSON can hold it; of a network of your own, the name."""
     data = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
@@ -114,6 +124,8 @@ def spec_from_data(
         raise BuildError(
             f"a policy of {len(fields['hidden']):,} layers; at most {_LAYERS} are read."
         )
+    if "lstm_size" in fields:  # as version 0.1 called it
+        fields["memory_size"] = fields.pop("lstm_size")
     for name in ("observation_space", "action_space"):
         fields[name] = space_from_data(fields[name])
     if "channels" not in data:

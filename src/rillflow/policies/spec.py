@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
-from gymnasium import Space, spaces
+from gymnasium import Space
 from numpy.typing import NDArray
 
 from rillflow.envs.layout import Layout, layout_of
 from rillflow.errors import BuildError
-from rillflow.images import CHANNELS, Channels, Image, as_image, image_in
+from rillflow.images import Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
 from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
+from rillflow.policies.head_checks import check_head
 from rillflow.policies.image_scale import FAR
+from rillflow.policies.memory_choice import state_of
 from rillflow.policies.normalizer import buffer_shapes
+from rillflow.policies.observation_checks import check_observations
+from rillflow.policies.spec_checks import below_memory, check_choices, check_sizes
 
 Shape = tuple[int, ...]
 
@@ -62,22 +65,24 @@ class PolicySpec:
     activation: Literal["tanh", "relu"] = "tanh"
     """of the layers behind a vector; those behind an image use relu"""
     model: Literal["mlp", "cnn", "lstm"] | Callable[[PolicySpec], Any] = "mlp"
-    """the network; an lstm has convolutions below it if observations are images"""
+    """the network; "lstm" is the older way to ask for `memory="lstm"` above an mlp or a cnn"""
+    memory: Literal["lstm", "gru"] | None = None
+    """cells above the network's layers, which remember the episode; None: it has none"""
     head: Literal["actor_critic", "q", "squashed_gaussian", "deterministic"] = "actor_critic"
     """a distribution over actions and a value; one value per action; or continuous actions within
     their bounds, drawn or not, without a value"""
     dueling: bool = False
     """q values as a value plus advantages (Wang et al. 2015, arXiv:1511.06581)"""
     shared: bool = False
-    """one trunk for the actor and the critic of an mlp; a cnn or an lstm always has one"""
+    """one trunk for the actor and the critic of an mlp; a cnn and what remembers always have one"""
     image_features: int | None = None
     """width of the layer behind the convolutions; None: 512 behind those of large images, 128
     behind those of small ones"""
     channels: Channels = "auto"
     """where images of three axes have their channels: first or last; auto: told by the shape (see
     `rillflow.images.as_image`)"""
-    lstm_size: int = 128
-    """cells of the lstm"""
+    memory_size: int = 128
+    """cells of the memory"""
     scale_observations: bool = False
     """whether the network sees vectors scaled: what their space bounds from -1 to 1"""
     normalize_observations: bool = False
@@ -85,10 +90,13 @@ class PolicySpec:
     of the network; with a model of your own, that is what the module is called with"""
 
     def __post_init__(self) -> None:
-        _check_choices(self)
-        _check_sizes(self)
-        _check_head(self)
-        _check_observations(self)
+        check_choices(self)
+        if self.model == "lstm":  # from here on a network and its memory are two choices
+            object.__setattr__(self, "model", below_memory(self))
+            object.__setattr__(self, "memory", "lstm")
+        check_sizes(self)
+        check_head(self)
+        check_observations(self)
 
     # what follows from the spaces
 
@@ -136,7 +144,10 @@ class PolicySpec:
         """What is subtracted from flat observations, and what they are multiplied by then.
 
         Numbers that have no bounds, or such that no observation comes near them, stay as they are.
+        So do all where a normaliser measures them.
         """
+        if self.normalize_observations:
+            return None
         if not self.scale_observations:
             return self._whole_pixels()
         space: Any = self.observation_space
@@ -186,8 +197,8 @@ class PolicySpec:
     @property
     def state_shape(self) -> Shape | None:
         """Of the recurrent state of one environment; None if there is none."""
-        if self.model == "lstm":
-            return (2, self.lstm_size)
+        if self.memory is not None:
+            return state_of(self.memory, self.memory_size)
         shape = None if isinstance(self.model, str) else getattr(self.model, "state_shape", None)
         return None if shape is None else tuple(shape)
 
@@ -195,6 +206,21 @@ class PolicySpec:
     def recurrent(self) -> bool:
         """Whether the policy remembers."""
         return self.state_shape is not None
+
+    @property
+    def lstm_size(self) -> int:
+        """The cells of the memory, as version 0.1 called them."""
+        return self.memory_size
+
+    @property
+    def plain(self) -> bool:
+        """Whether the network is layers alone: what NumPy computes, and acts with."""
+        return self.model == "mlp" and self.memory is None
+
+    @property
+    def network(self) -> str:
+        """The network in a word, for messages: 'mlp', or lstm on 'cnn'."""
+        return repr(self.model) if self.memory is None else f"{self.memory} on {self.model!r}"
 
     @property
     def has_value(self) -> bool:
@@ -226,14 +252,14 @@ class PolicySpec:
     @property
     def has_critic(self) -> bool:
         """Whether the value has a trunk of its own."""
-        return self.model == "mlp" and self.head == "actor_critic" and not self.shared
+        return self.plain and self.head == "actor_critic" and not self.shared
 
     @cached_property
     def parameter_shapes(self) -> dict[str, Shape]:
         """Names and shapes of the weights of an mlp."""
-        if self.model != "mlp":
+        if not self.plain:
             raise BuildError(
-                "only the weights of model='mlp' follow from the spec; "
+                "only the weights of model='mlp' without memory follow from the spec; "
                 "for any other network build it: TorchPolicy(spec).get_weights()"
             )
         shapes = self._layers("trunk")
@@ -275,142 +301,3 @@ class PolicySpec:
 def linear_shapes(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
     """Names and shapes of the weights of one linear layer."""
     return {f"{name}.weight": (fan_out, fan_in), f"{name}.bias": (fan_out,)}
-
-
-def _check_choices(spec: PolicySpec) -> None:
-    choices = {
-        "activation": ("tanh", "relu"),
-        "model": ("mlp", "cnn", "lstm"),
-        "head": ("actor_critic", "q", "squashed_gaussian", "deterministic"),
-        "channels": CHANNELS,
-    }
-    for name, valid in choices.items():
-        found = getattr(spec, name)
-        if found in valid or (name == "model" and callable(found)):
-            continue
-        near = get_close_matches(str(found), valid, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        if name == "model" and not isinstance(found, str):
-            hint = ", or a function that takes the spec and returns a torch.nn.Module"
-        raise BuildError(f"{name} must be one of {', '.join(valid)}, got {found!r}{hint}")
-
-
-def _check_sizes(spec: PolicySpec) -> None:
-    if not isinstance(spec.hidden, tuple) or not all(_positive(width) for width in spec.hidden):
-        raise BuildError(
-            f"hidden must be a tuple of positive whole numbers, such as (64, 64); "
-            f"got {spec.hidden!r}"
-        )
-    for name in ("image_features", "lstm_size"):
-        found = getattr(spec, name)
-        if not _positive(found) and not (name == "image_features" and found is None):
-            raise BuildError(f"{name} must be a positive number, got {found!r}")
-
-
-def _positive(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number > 0
-
-
-def _check_head(spec: PolicySpec) -> None:
-    kind = spec.actions.kind
-    if spec.head == "q" and kind == "continuous":
-        raise BuildError(
-            "head='q' has one output per action and cannot enumerate the continuous actions of "
-            f"{spec.action_space}; use an actor-critic method (PPO, A2C, A3C, IMPALA), "
-            "head='actor_critic', or make the actions discrete"
-        )
-    if spec.head == "q" and kind == "multidiscrete":
-        raise BuildError(
-            f"head='q' needs a Discrete action space, found {spec.action_space}; use an "
-            "actor-critic method (PPO, A2C, A3C, IMPALA), head='actor_critic', or number all "
-            f"combinations: Discrete({prod(spec.actions.sizes)})"
-        )
-    if spec.bounded:
-        _check_bounds(spec)
-    if spec.dueling and spec.head != "q":
-        raise BuildError(f"dueling=True splits q values and needs head='q', found {spec.head!r}")
-
-
-def _check_bounds(spec: PolicySpec) -> None:
-    space: Any = spec.action_space
-    if spec.actions.kind != "continuous":
-        raise BuildError(
-            f"head={spec.head!r} gives continuous actions, found {space}: use an algorithm for "
-            "discrete actions (DQN, PPO, ...)"
-        )
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        raise BuildError(
-            f"head={spec.head!r} squeezes actions into their bounds, and {space} has none on some "
-            "side: give it bounds (gymnasium.wrappers.RescaleAction), or use PPO"
-        )
-    if not (space.low < space.high).all():
-        raise BuildError(
-            f"head={spec.head!r} stretches actions between their bounds, and in {space} some are "
-            "the same below and above: leave those parts of an action out, or use PPO"
-        )
-
-
-def _check_observations(spec: PolicySpec) -> None:
-    space = spec.observation_space
-    if not isinstance(space, spaces.Box):
-        raise BuildError(
-            f"a policy takes observations of a Box, found {space}: encode them as one vector first"
-        )
-    if spec.scale_observations:
-        _check_scale(spec)
-    if spec.normalize_observations:
-        _check_normalize(spec)
-    if not isinstance(spec.model, str):
-        return  # your own network may take any array
-    if spec.layout is not None:
-        _check_parts(spec)
-        return
-    if space.dtype != np.uint8 and not np.issubdtype(space.dtype, np.floating):
-        raise BuildError(
-            f"observations must be floating-point numbers or images of uint8, found {space}: "
-            "convert them to float32, or images to uint8, first"
-        )
-    if spec.model == "cnn" and spec.image is None:
-        raise BuildError(
-            "model='cnn' takes images, which have two or three axes (pixels are scaled inside), "
-            f"found {space}: use model='mlp'"
-        )
-
-
-def _check_parts(spec: PolicySpec) -> None:
-    if spec.model == "mlp" and spec.packed:
-        raise BuildError(
-            f"model='mlp' takes vectors, and there are images in {spec.layout}: use model='cnn'"
-        )
-    if spec.model == "cnn" and not spec.packed:
-        raise BuildError(
-            f"model='cnn' takes images, and there are none in {spec.layout}: use model='mlp'"
-        )
-
-
-def _check_scale(spec: PolicySpec) -> None:
-    if not isinstance(spec.model, str) or spec.image:
-        who = "images, whose pixels are always scaled" if spec.image else "a network of your own"
-        raise BuildError(f"scale_observations=True is for vectors, not for {who}: leave it out")
-    scale = spec.observation_scale
-    if scale is not None and not scale[0].any() and (scale[1] == 1).all():
-        raise BuildError(
-            f"scale_observations=True scales what has bounds, and {spec.observation_space} has none"
-            " beside -1 and 1: leave it out, or wrap the environment in one that scales"
-        )
-
-
-def _check_normalize(spec: PolicySpec) -> None:
-    if spec.scale_observations:
-        raise BuildError(BOTH_SCALED)
-    if spec.image or spec.packed:
-        raise BuildError(
-            "normalize_observations=True is for vectors, not for images, whose pixels are always "
-            f"scaled, found {spec.observation_space}: leave it out"
-        )
-
-
-BOTH_SCALED = (
-    "normalize_observations=True measures what scale_observations=True takes from the bounds of "
-    "the space: set one of the two to False (an environment's own settings may have the second)"
-)

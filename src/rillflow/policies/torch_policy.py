@@ -196,10 +196,16 @@ class TorchPolicy:
             outputs, *_, after = self._call_recurrent(obs[None], state, starts[None])
             return self._sampler.greedy(_columns(outputs[0])), after.cpu().numpy()
 
+    def outputs_recurrent(self, obs: Array, state: Array, starts: Array) -> tuple[Floats, Floats]:
+        """Logits, means or q values [B, width] of one step, and the new state."""
+        with torch.no_grad():
+            outputs, *_, after = self._call_recurrent(obs[None], state, starts[None])
+            return outputs[0].cpu().numpy(), after.cpu().numpy()
+
     def initial_state(self, batch: int) -> Floats:
         """The state before the first step, [B, *spec.state_shape]."""
         if self.spec.state_shape is None:
-            raise RunError(f"model={self.spec.model!r} does not remember: it has no state")
+            raise RunError(f"the network {self.spec.network} does not remember: it has no state")
         return np.zeros((batch, *self.spec.state_shape), np.float32)
 
     # weights and state
@@ -234,7 +240,7 @@ class TorchPolicy:
     def _call(self, obs: Tensor) -> tuple[Tensor, ...]:
         if self.spec.recurrent:
             raise RunError(
-                f"model={self.spec.model!r} remembers: call the method whose name ends in "
+                f"the network {self.spec.network} remembers: call the method whose name ends in "
                 "_recurrent, with the state and the starts of episodes"
             )
         return self._forward(obs)
@@ -242,8 +248,8 @@ class TorchPolicy:
     def _call_recurrent(self, obs: Data, state: Data, starts: Data) -> tuple[Tensor, ...]:
         if not self.spec.recurrent:
             raise RunError(
-                f"model={self.spec.model!r} does not remember: call the method whose name does "
-                "not end in _recurrent"
+                f"the network {self.spec.network} does not remember: call the method whose name "
+                "does not end in _recurrent"
             )
         tensors = (self._tensor(obs), self._tensor(state), self._tensor(starts).bool())
         check_sequence(self.spec, *tensors)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rillflow.arguments import check_count
+from rillflow.envs.final_info import mean_of
 from rillflow.files import to_json
 from rillflow.results import statistics
-from rillflow.results.play_episodes import play, play_agents
+from rillflow.results.play_episodes import Episode, Watch, play, play_agents
 from rillflow.results.player import Player, algorithm_name, env_name
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class Evaluation:
     seed: int = 0
     greedy: bool = True
     """most likely actions; otherwise sampled ones"""
+    infos: Mapping[str, float] = field(default_factory=dict)
+    """of `info_metrics`, such as is_success: means over the episodes that have them"""
 
     @property
     def episodes(self) -> int:
@@ -97,6 +101,7 @@ class Evaluation:
             "mean_interval": list(self.mean_interval),
             "iqm_interval": list(self.iqm_interval),
             "mean_length": float(np.mean(self.lengths)),
+            **({"infos": dict(self.infos)} if self.infos else {}),
             "returns": list(self.returns),
             "lengths": list(self.lengths),
         }
@@ -119,11 +124,13 @@ class Evaluation:
             ("min", self.min, None),
             ("max", self.max, None),
             ("mean length", float(np.mean(self.lengths)), None),
+            *((name, value, None) for name, value in self.infos.items()),
         ]
         width = max(len(_figure(value)) for _, value, _ in rows)
+        names = max(12, *(len(name) for name, _, _ in rows))
         for name, value, ends in rows:
             shown = f"   95% in [{_figure(ends[0])}, {_figure(ends[1])}]" if ends else ""
-            lines.append(f"  {name:<12} {_figure(value):>{width}}{shown}")
+            lines.append(f"  {name:<{names}} {_figure(value):>{width}}{shown}")
         return "\n".join(lines)
 
 
@@ -134,6 +141,7 @@ def evaluate(
     seed: int = 1,
     greedy: bool = True,
     max_steps: int = 100_000,
+    watch: Watch = int,
 ) -> Evaluation:
     """Play whole episodes in environments of their own; the same seed gives the same figures.
 
@@ -159,18 +167,23 @@ def evaluate(
         greedy: the most likely actions; False: sampled as in training, and for q values a random
             one in twenty.
         max_steps: an episode that takes longer than this is an error: it may never end.
+        watch: called before each step; what it raises ends the evaluation.
     """
     check_count("episodes", episodes)
     check_count("max_steps", max_steps)
     player = Player(trained, greedy=greedy, seed=seed)
-    returns, lengths = zip(*play(trained, player, episodes, seed, max_steps), strict=True)
+    played = play(trained, player, episodes, seed, max_steps, watch)
+    return _judged(trained, played, seed=seed, greedy=greedy)
+
+
+def _judged(trained: Trained, played: list[Episode], **how: Any) -> Evaluation:
     return Evaluation(
-        returns=returns,
-        lengths=lengths,
+        returns=tuple(episode.total for episode in played),
+        lengths=tuple(episode.length for episode in played),
+        infos=mean_of([episode.infos for episode in played]),
         algorithm=algorithm_name(trained),
         env=env_name(trained),
-        seed=seed,
-        greedy=greedy,
+        **how,
     )
 
 
@@ -181,6 +194,7 @@ def evaluate_agents(
     seed: int = 1,
     greedy: bool = True,
     max_steps: int = 100_000,
+    watch: Watch = int,
 ) -> dict[str, Evaluation]:
     """The same for the policies of several agents: by policy, `episodes` of each of its agents."""
     check_count("episodes", episodes)
@@ -189,20 +203,12 @@ def evaluate_agents(
         name: Player(own, greedy=greedy, seed=seed + i)
         for i, (name, own) in enumerate(trained.policies.items())
     }
-    played = play_agents(trained, players, episodes, seed, max_steps)
-    found = {}
-    for name, own in played.items():
-        returns, lengths = zip(*own, strict=True)
-        found[name] = Evaluation(
-            returns=returns,
-            lengths=lengths,
-            algorithm=algorithm_name(trained.policies[name]),
-            env=env_name(trained.policies[name]),
-            policy=name,
-            seed=seed,
-            greedy=greedy,
-        )
-    return found
+    played = play_agents(trained, players, episodes, seed, max_steps, watch)
+    how = {"seed": seed, "greedy": greedy}
+    return {
+        name: _judged(trained.policies[name], own, policy=name, **how)
+        for name, own in played.items()
+    }
 
 
 def _figure(value: float) -> str:

@@ -74,6 +74,7 @@ def describe(onnx: Any, model: Any, trained: Trained) -> None:
         "observation_space": to_json(data["observation_space"]),
         "action_space": to_json(data["action_space"]),
         "model": spec.model if isinstance(spec.model, str) else str(data["model"]["own"]),
+        "memory": spec.memory or "none",
         "head": spec.head,
         "recurrent": json.dumps(bool(spec.recurrent)),
     }

@@ -7,6 +7,7 @@ import json
 import math
 from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ class Run:
     """the return at which it was to stop"""
     x: Floats
     y: Floats
+    evaluated: Floats = field(default_factory=lambda: np.empty((0, 2)))
+    """where it was evaluated, and the mean returns there"""
 
 
 @dataclass(frozen=True)
@@ -95,14 +98,21 @@ def read_groups(run_dirs: Iterable[str | Path], x: str, y: str) -> list[Group]:
 
 def read_run(path: Path, x: str, y: str) -> Run:
     """One run from `run.json` and `metrics.jsonl` in its directory."""
-    about, points = _about(path / "run.json"), _points(path / "metrics.jsonl", x, y)
+    about, metrics = _about(path / "run.json"), path / "metrics.jsonl"
+    points = _points(metrics, x, y)
+    evaluated = np.empty((0, 2))
+    if y == "return":
+        with suppress(BuildError):  # it has none
+            evaluated = _points(metrics, x, "eval_return")
     order = np.argsort(points[:, 0], kind="stable")
     # several rows at the same place (updates on one batch of steps): the newest says it best
     places = points[order, 0]
     newest = np.append(places[1:] != places[:-1], True)
     label, algorithm = about.get("label"), str(about.get("algorithm", path.name))
     until = about.get("until")
-    goal = _number(until.get("return")) if isinstance(until, dict) and y == "return" else math.nan
+    goal = math.nan
+    if isinstance(until, dict) and y in ("return", "eval_return"):
+        goal = _number(until.get("return", until.get("eval_return")))
     return Run(
         path,
         str(about.get("env", "")),
@@ -110,6 +120,7 @@ def read_run(path: Path, x: str, y: str) -> Run:
         None if math.isnan(goal) else goal,
         places[newest],
         points[order, 1][newest],
+        evaluated[np.argsort(evaluated[:, 0], kind="stable")],
     )
 
 
@@ -128,7 +139,9 @@ def _points(path: Path, x: str, y: str) -> Floats:
     found = array("d")
     known: set[str] = set()
     for row in _rows(path):
-        pair = _number(row.get(x)), _number(row.get(y))
+        # an evaluation is one of earlier weights: it belongs to their step
+        of_weights = x == "steps" and is_evaluation(y)
+        pair = _number(row.get("eval_steps" if of_weights else x)), _number(row.get(y))
         if not any(map(math.isnan, pair)):  # there is no return before the first hundred episodes
             found.extend(pair)
         if len(known) < _NAMES:
@@ -159,6 +172,11 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         raise BuildError(
             f"plot: there is no {str(path)!r}; a run directory has a metrics.jsonl."
         ) from None
+
+
+def is_evaluation(name: str) -> bool:
+    """Whether a figure is one of an evaluation, of one policy among several too."""
+    return name.startswith("eval_") or "/eval_" in name
 
 
 def _number(value: object) -> float:

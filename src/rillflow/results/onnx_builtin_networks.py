@@ -79,7 +79,7 @@ class _Graph:
                 self.tensor("start", kinds.BOOL),
             ]
             outputs.append(self.tensor("next_state", kinds.FLOAT, *spec.state_shape))
-            features = self._lstm(features)
+            features = self._lstm(features) if spec.memory == "lstm" else self._gru(features)
         self._heads(features)
         self._action()
         graph = self.helper.make_graph(
@@ -171,21 +171,37 @@ class _Graph:
         state = self.node("Transpose", state, perm=[1, 0, 2])
         hidden, cell = self.split(state, [1, 1], axis=0)
         none = ""  # no lengths of sequences: there is one step
-        given = [self.node("Unsqueeze", features, axis), *self._lstm_weights(), none, hidden, cell]
-        _, hidden, cell = self.several("LSTM", 3, *given, hidden_size=self.spec.lstm_size)
+        # torch has the gates as input, forget, cell, output; ONNX input, output, forget, cell
+        weights = self._cell_weights("lstm", (0, 3, 1, 2))
+        given = [self.node("Unsqueeze", features, axis), *weights, none, hidden, cell]
+        _, hidden, cell = self.several("LSTM", 3, *given, hidden_size=self.spec.memory_size)
         both = self.node("Concat", hidden, cell, axis=0)
         self.node("Transpose", both, name="next_state", perm=[1, 0, 2])
         return self.node("Squeeze", hidden, axis)
 
-    def _lstm_weights(self) -> list[str]:
+    def _gru(self, features: str) -> str:
+        """One step; the state [B, size] is what the heads see too."""
+        axis = self.constant("first_axis", np.array([0]))
+        start = self.node("Unsqueeze", "start", self.constant("last_axis", np.array([1])))
+        state = self.node("Where", start, self.constant("nothing", np.float32(0)), "state")
+        # torch has the gates as reset, update, new; ONNX update, reset, new
+        weights = self._cell_weights("gru", (1, 0, 2))
+        before = self.node("Unsqueeze", state, axis)
+        given = [self.node("Unsqueeze", features, axis), *weights, "", before]
+        sizes = {"hidden_size": self.spec.memory_size, "linear_before_reset": 1}  # as torch does it
+        _, hidden = self.several("GRU", 2, *given, **sizes)
+        return self.node("Squeeze", hidden, axis, name="next_state")
+
+    def _cell_weights(self, kind: str, order: tuple[int, ...]) -> list[str]:
+        """Weights of a memory, with its gates in the order of ONNX."""
+
         def ordered(name: str) -> NDArray[Any]:
-            # torch has the gates as input, forget, cell, output; ONNX input, output, forget, cell
-            i, f, g, o = np.split(self.weights[f"lstm.{name}"], 4)
-            return np.concatenate((i, o, f, g))[None]
+            gates = np.split(self.weights[f"{kind}.{name}"], len(order))
+            return np.concatenate([gates[index] for index in order])[None]
 
         bias = np.concatenate([ordered("bias_ih_l0"), ordered("bias_hh_l0")], axis=1)
         arrays = {"W": ordered("weight_ih_l0"), "R": ordered("weight_hh_l0"), "B": bias}
-        return [self.constant(f"lstm.{name}", array) for name, array in arrays.items()]
+        return [self.constant(f"{kind}.{name}", array) for name, array in arrays.items()]
 
     def _heads(self, features: str) -> None:
         outputs = output_name(self.spec)

@@ -144,7 +144,7 @@ def generated(spec: PolicySpec, size: int, rng: np.random.Generator) -> NDArray[
 
 def _at_home(obs: NDArray[Any], weights: Weights) -> NDArray[Any]:
     """Observations as a policy has met them, if it normalises them: others are all cut off."""
-    if MEAN not in weights:
+    if MEAN not in weights or obs.dtype == np.uint8:
         return obs
     spread = np.sqrt(weights[VARIANCE]) + 1e-3
     met: NDArray[Any] = (weights[MEAN] + spread * obs).astype(np.float32)

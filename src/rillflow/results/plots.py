@@ -131,10 +131,22 @@ def _curve(ax: Any, group: Group, colour: str, style: str, scale: float, crowded
             ax.plot(run.x / scale, run.y, color=colour, zorder=2, **thin)
         ax.fill_between(grid / scale, low, high, color=colour, alpha=0.18, lw=0, zorder=1.5)
     ax.plot(grid / scale, mean, style, color=colour, lw=2.2, zorder=3, solid_capstyle="round")
+    for run in group.runs:
+        if len(run.evaluated):
+            x, y = run.evaluated.T
+            alone = {"alpha": 1.0 if len(group.runs) == 1 else 0.5}
+            ax.plot(
+                x / scale, y, "o:", color=colour, lw=1.3, ms=4, mfc="white", zorder=2.8, **alone
+            )
 
 
 def _subtitle(groups: Sequence[Group]) -> str:
     counts = sorted({len(group.runs) for group in groups})
+    evaluated = any(len(run.evaluated) for group in groups for run in group.runs)
+    return _of_runs(groups, counts) + ("; circles: evaluated greedily" if evaluated else "")
+
+
+def _of_runs(groups: Sequence[Group], counts: list[int]) -> str:
     if counts == [1]:
         return "one run each" if len(groups) > 1 else "one run"
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -213,7 +225,8 @@ def _unit(x: str, groups: Sequence[Group]) -> tuple[str, float]:
 
 
 def _meaning(y: str) -> str:
-    return "mean return of 100 episodes" if y == "return" else y.replace("_", " ")
+    known = {"return": "mean return of 100 episodes", "eval_return": "mean return when evaluated"}
+    return known.get(y, y.replace("_", " "))
 
 
 def short(value: float, _: object = None) -> str:

@@ -42,6 +42,7 @@ class Aggregator:
         self.version = 0
         self.steps = 0
         self.episodes: list[Any] = []
+        self.infos: list[Any] = []
         self.notes: list[str] = []
         """what is to be told to the user"""
         self.run.on_fault(self.notes.append)
@@ -61,17 +62,20 @@ class Aggregator:
     def _record(self, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
         self.steps += metrics.get("steps", 0)
         self.episodes += metrics.get("episodes", ())
+        self.infos += metrics.get("infos", ())
         self.notes += [f"{actor}: {note}" for note in metrics.get("notes", ())]
 
     def pop_metrics(self) -> dict[str, Any] | None:
         """Steps made and episodes that ended in its workers since the last answer."""
         steps, self.steps = self.steps, 0
         episodes, self.episodes = self.episodes, []
-        notes = list(self.notes)
+        more = {"infos": self.infos, "notes": list(self.notes)}
+        self.infos = []
         self.notes.clear()
-        if not steps and not notes:
+        if not steps and not more["notes"]:
             return None
-        return {"steps": steps, "episodes": episodes, **({"notes": notes} if notes else {})}
+        told = {name: found for name, found in more.items() if found}
+        return {"steps": steps, "episodes": episodes, **told}
 
     def get_state(self) -> dict[str, Any]:
         """That of the flow inside, with its workers."""

@@ -24,12 +24,20 @@ WINDOW = 100
 
 @dataclass
 class Progress:
-    """Counts of a training run, fed by what travels with the workers' answers."""
+    """Counts of a training run, fed by what travels with the workers' answers.
+
+    >>> progress = Progress()
+    >>> progress.record("worker-0", 0, {"steps": 40, "episodes": [(10.0, 20), (30.0, 20)]})
+    >>> progress.mean_return, progress.window_is_full
+    (20.0, False)
+    """
 
     steps: int = 0
     episodes: int = 0
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     by_policy: dict[str, deque[float]] = field(default_factory=dict)
+    infos: dict[str, deque[float]] = field(default_factory=dict)
+    """what the infos of environments said at the ends of episodes; see `info_metrics`"""
     begin: float = field(default_factory=time.monotonic)
 
     def record(self, actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
@@ -39,6 +47,15 @@ class Progress:
         for policy, episodes in metrics.get("policies", {}).items():
             own = self.by_policy.setdefault(policy, deque(maxlen=WINDOW))
             self.returns.extend(self._count(own, episodes))
+        self._note_infos(metrics.get("infos", ()))
+
+    def _note_infos(self, infos: Any) -> None:
+        by_policy = infos if isinstance(infos, Mapping) else {"": infos}
+        for policy, episodes in by_policy.items():
+            prefix = f"{policy}/info/" if policy else "info/"
+            for name, value in ((name, ep[name]) for ep in episodes for name in ep):
+                own = self.infos.setdefault(prefix + name, deque(maxlen=WINDOW))
+                own.append(value)
 
     def _count(self, returns: deque[float], episodes: Any) -> list[float]:
         self.episodes += len(episodes)
@@ -48,8 +65,13 @@ class Progress:
 
     @property
     def mean_return(self) -> float:
-        """Over the last 100 episodes; not a number before there are that many."""
+        """Over the last 100 episodes, or as many as there are; not a number before the first."""
         return _mean(self.returns)
+
+    @property
+    def window_is_full(self) -> bool:
+        """Whether the mean is that of 100 episodes: one of few says little."""
+        return len(self.returns) == WINDOW
 
     def row(self, result: object = None) -> dict[str, float]:
         """One line of the history; figures of one policy among several have its name.
@@ -65,6 +87,7 @@ class Progress:
             "episodes": self.episodes,
             "return": self.mean_return,
             **{f"{policy}/return": _mean(own) for policy, own in self.by_policy.items()},
+            **{name: _mean(own) for name, own in self.infos.items()},
             "seconds": time.monotonic() - self.begin,
             **stats,
         }
@@ -76,6 +99,7 @@ class Progress:
             "episodes": self.episodes,
             "returns": list(self.returns),
             "by_policy": {policy: list(own) for policy, own in self.by_policy.items()},
+            "infos": {name: list(own) for name, own in self.infos.items()},
             "seconds": time.monotonic() - self.begin,
         }
 
@@ -86,11 +110,14 @@ class Progress:
         self.by_policy = {
             policy: deque(own, maxlen=WINDOW) for policy, own in state["by_policy"].items()
         }
+        self.infos = {
+            name: deque(own, maxlen=WINDOW) for name, own in state.get("infos", {}).items()
+        }
         self.begin = time.monotonic() - state["seconds"]
 
 
 def _mean(returns: deque[float]) -> float:
-    return float(np.mean(returns)) if len(returns) == WINDOW else float("nan")
+    return float(np.mean(returns)) if returns else float("nan")
 
 
 class Report(Operator[Any, dict[str, float]]):

@@ -9,6 +9,7 @@ import numpy as np
 from rillflow.errors import NotReady
 from rillflow.experience import PrioritizedReplayBuffer, ReplayBuffer
 from rillflow.experience.batch import BOOTSTRAP, Array, SampleBatch
+from rillflow.experience.sequences import sequences_of, side_by_side
 from rillflow.experience.transitions import transitions, worker_errors
 from rillflow.types import ActorInfo
 
@@ -23,6 +24,9 @@ class ReplayActor:
     Fragments come as workers made them, and become rows that each look `n_step` steps ahead. What
     it gives is a batch of one step, with columns [1, N, ...]: among them `keys`, by which new
     priorities are sent back, and `weights` if rows are prioritized.
+
+    For a policy that remembers a row is a whole sequence, what one environment did in one fragment,
+    and what it gives are sequences side by side, [T, N, ...]; all numbers then count sequences.
 
     >>> info = ActorInfo("replay-0", index=0, incarnation=0, seed=0)
     >>> replay = ReplayActor(100, learning_starts=2, train_batch_size=3, info=info)
@@ -45,6 +49,7 @@ class ReplayActor:
         epsilon: float = 1e-6,
         n_step: int = 1,
         gamma: float = 0.99,
+        sequences: bool = False,
         info: ActorInfo,
     ) -> None:
         self.learning_starts = learning_starts
@@ -54,6 +59,7 @@ class ReplayActor:
         self.first_beta = beta
         self.final_beta = beta if final_beta is None else final_beta
         self.beta_rows = beta_rows
+        self.sequences = sequences
         life = info.incarnation % (1 << KEY_BITS - ROW_BITS)
         self.first_key = (info.index << KEY_BITS) + (life << ROW_BITS)
         self.strangers = 0
@@ -77,6 +83,9 @@ class ReplayActor:
 
         If the worker told what it thought of them, that decides how likely they are to be drawn.
         """
+        if self.sequences:
+            self.buffer.add(sequences_of(batch))
+            return
         if BOOTSTRAP in batch:
             rows = transitions(batch, self.n_step, self.gamma)
         else:
@@ -97,6 +106,8 @@ class ReplayActor:
         columns = {**sample.columns, "keys": sample.keys + self.first_key}
         if sample.weights is not None:
             columns["weights"] = sample.weights
+        if self.sequences:
+            return side_by_side(columns)
         for column in columns.values():
             column.flags.writeable = False  # the batch's own: nobody need copy it
         return SampleBatch({name: column[None] for name, column in columns.items()})

@@ -10,7 +10,6 @@ import numpy as np
 
 from rillflow.envs.make import make_envs
 from rillflow.envs.vector import Envs
-from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.experience.fragment_writer import FragmentWriter
 from rillflow.experience.running_return import RunningReturn
@@ -18,8 +17,10 @@ from rillflow.experience.waiting_steps import WaitingSteps
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.schedules import Scheduled
 from rillflow.policies.explorers import Place
+from rillflow.policies.remembering import Remembering
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.acting_worker import ActingWorker
+from rillflow.rl.burn_in import BurnIn
 from rillflow.rl.limits import Limits
 from rillflow.types import ActorInfo
 
@@ -40,16 +41,21 @@ class RolloutWorker(ActingWorker):
         )
         if config.on_failure != "raise":
             self.envs.mend()
+        self.envs.want_infos(config.info_metrics)
         self.limits = Limits(config, info)
         self._step = self.limits.timed(self.envs.step)
         self.obs: Array = self.envs.reset()
-        self.memory: Array | None = None
-        """what a policy that remembers knows of each environment; at first nothing"""
-        if spec.state_shape is not None:
-            self.memory = np.zeros((self.envs.num_envs, *spec.state_shape), np.float32)
+        self.remembering: Remembering | None = None
+        """a policy that remembers, with what it knows of each environment; at first nothing"""
+        self.burn_in: BurnIn | None = None
+        """what came before a fragment, for sequences in replay"""
+        if spec.recurrent:
+            burn_in = getattr(config, "burn_in", 0)
+            self.remembering = Remembering(self.policy, self.envs.num_envs, keep=burn_in)
+            self.burn_in = BurnIn(burn_in) if burn_in else None
         self.starts: Array = np.ones(self.envs.num_envs, bool)
         """where `obs` is the first of an episode"""
-        remembers = self.memory is not None  # sequences, whose losses look along them
+        remembers = self.remembering is not None  # sequences, whose losses look along them
         self.waiting = WaitingSteps(1 if remembers else getattr(config, "n_step", 1))
         self.steps = 0
         self.seconds = {"policy": 0.0, "environments": 0.0}
@@ -69,15 +75,14 @@ class RolloutWorker(ActingWorker):
             self.exploring.explorer = settings.explorer()
         self.exploring.start(self.total_steps)
         fragment = self.waiting.begin(self.config.rollout_fragment_length)
-        before = self.memory
-        if before is None:
-            self._act(fragment)
-        else:
-            self._act_and_remember(fragment)
+        before = None if self.remembering is None else self.remembering.state
+        self._act(fragment)
         batch = self.exploring.finish(self.policy, fragment.finish(self.obs, before))
         if self.running is not None:
             waited = fragment.lead, fragment.before
             batch = self.running.written(batch, settings.gamma, *waited)
+        if self.burn_in is not None and self.remembering is not None:
+            batch = self.burn_in.before(batch, self.remembering.recent[0])
         self.steps += fragment.made
         self.total_steps += fragment.made
         self.limits.after_rollout()
@@ -89,8 +94,11 @@ class RolloutWorker(ActingWorker):
 
     def _act(self, fragment: FragmentWriter) -> None:
         clock, acting, stepping = time.perf_counter, 0.0, 0.0
-        act, policy = self.exploring.act, self.policy
+        act: Any = self.exploring.act
+        policy: Any = self.policy
         looks = self.exploring.explorer.looks_at_starts
+        if self.remembering is not None:
+            act, policy, looks = self.remembering.step, self.exploring, True
         for _ in range(fragment.length):
             began = clock()
             actions, logp, more = act(policy, self.obs, self.starts)
@@ -104,20 +112,6 @@ class RolloutWorker(ActingWorker):
         self.starts = step.starts
         self._took(acting, stepping)
 
-    def _act_and_remember(self, fragment: FragmentWriter) -> None:
-        clock, acting, stepping = time.perf_counter, 0.0, 0.0
-        for _ in range(fragment.length):
-            began = clock()
-            actions, logp, self.memory = self.policy.act_recurrent(
-                self.obs, self.memory, self.starts, self.exploring.rate
-            )
-            acted = clock()
-            step = self._step(actions)
-            acting, stepping = acting + acted - began, stepping + clock() - acted
-            fragment.write(self.obs, actions, logp, step, starts=self.starts)
-            self.obs, self.starts = step.obs, step.starts
-        self._took(acting, stepping)
-
     def _took(self, acting: float, stepping: float) -> None:
         """Told with the next answer: what `run.stats()` shows as parts of sampling."""
         self.seconds["policy"] += acting
@@ -129,8 +123,6 @@ class RolloutWorker(ActingWorker):
         All environments play at once, each one episode, until there are enough: no episode counts
         for having ended early. Rewards are as the algorithm sees them.
         """
-        if self.memory is not None:
-            raise RunError("play is for policies without memory, and this one remembers.")
         returns: list[float] = []
         while len(returns) < episodes:
             returns += self._one_episode_each(greedy)
@@ -143,13 +135,18 @@ class RolloutWorker(ActingWorker):
         obs = self.envs.reset()
         totals = np.zeros(self.envs.num_envs)
         playing = np.ones(self.envs.num_envs, bool)
+        policy = self.policy
+        if self.spec.recurrent:
+            policy = Remembering(self.policy, self.envs.num_envs)
         while playing.any():
-            actions = self.policy.greedy(obs) if greedy else self.policy.act(obs)[0]
+            actions = policy.greedy(obs) if greedy else policy.act(obs)[0]
             step = self._step(actions)
             totals[playing] += step.rewards[playing]
             self.steps += int(playing.sum())
             playing &= ~(step.terminated | step.truncated)
             obs = step.obs
+            if policy is not self.policy:
+                policy.move_on(step.starts)
         return totals.tolist()
 
     def pop_metrics(self) -> dict[str, Any] | None:
@@ -162,6 +159,9 @@ class RolloutWorker(ActingWorker):
         failures, notes = self.envs.pop_failures()
         if failures:
             told |= {"counters": {"env_failures": failures}, "notes": notes}
+        if self.config.info_metrics:
+            told["infos"], notes = self.envs.pop_infos()
+            tell_once(told, notes, self.info)
         return told
 
     def get_state(self) -> dict[str, Any]:
@@ -175,7 +175,8 @@ class RolloutWorker(ActingWorker):
             "policy": self.policy.get_state(),
             "weights": dict(self.weights),
             "target": dict(self.learner.get_target_weights()) if has_target else None,
-            "memory": self.memory,
+            "memory": None if self.remembering is None else self.remembering.state,
+            "burn_in": None if self.burn_in is None else self.burn_in.get_state(),
             "starts": self.starts,
             "total_steps": self.total_steps,
             "exploring": self.exploring.get_state(),
@@ -189,7 +190,10 @@ class RolloutWorker(ActingWorker):
         self.envs.set_state(state["envs"])
         assert self.envs.obs is not None
         self.obs = self.envs.obs
-        self.memory = state["memory"]
+        if self.remembering is not None:
+            self.remembering.state = state["memory"]
+        if self.burn_in is not None:
+            self.burn_in.set_state(state["burn_in"])
         self.starts = state["starts"] if self.envs.exact else np.ones(self.envs.num_envs, bool)
         self.total_steps = state["total_steps"]
         if "exploring" in state:  # version 0.1 had no explorers with a memory, and no tasks
@@ -210,6 +214,12 @@ class RolloutWorker(ActingWorker):
     def close(self) -> None:
         """Close the environments."""
         self.envs.close()
+
+
+def tell_once(told: dict[str, Any], notes: list[str], info: ActorInfo) -> None:
+    """Add what the user should know of the infos; all workers would say the same."""
+    if notes and info.index == 0:
+        told["notes"] = [*told.get("notes", ()), *notes]
 
 
 def _came_late(config: AlgorithmConfig, info: ActorInfo) -> bool:

@@ -45,8 +45,7 @@ class Workers(Handle):
         require_goal(config)
         self.config = config
         self.spec, observation = _spec(self.config)
-        if self.spec.recurrent and not self.config.algorithm.recurrent:
-            raise _remembers(self.config)
+        refuse_memory(self.spec, self.config)
         try_network(self.spec, self.config, observation)
         count = max(1, config.num_workers)
         aggregators = getattr(config, "num_aggregation_workers", 0)
@@ -131,11 +130,7 @@ class PolicyWorkers(Share):
     def __init__(
         self, policy: str, config: AlgorithmConfig, spec: PolicySpec, actors: Actors
     ) -> None:
-        if spec.recurrent:
-            raise BuildError(
-                f"policy {policy!r} remembers (model={config.model!r}), but workers with several "
-                "policies act without memory. Use a model without it: 'mlp', or 'cnn' for images."
-            )
+        refuse_memory(spec, config)
         super().__init__(config, spec, actors)
         self.policy = policy
 
@@ -189,12 +184,20 @@ def placement_of(num_workers: int) -> Placement:
     return "process" if num_workers else "driver"
 
 
-def _remembers(config: AlgorithmConfig) -> BuildError:
-    algorithm = type(config).__module__.rpartition(".")[2]
-    return BuildError(
-        f"model={config.model!r} remembers, and {algorithm} learns from single steps, out of their "
-        "order. Use an algorithm that takes whole sequences: impala; or a model without memory: "
-        "'mlp', or 'cnn' for images."
+REMEMBERING = ("ppo", "a2c", "a3c", "pg", "impala", "dqn", "simple_q", "apex", "async_dqn")
+"""the algorithms that train policies with a memory"""
+
+
+def refuse_memory(spec: PolicySpec, config: AlgorithmConfig) -> None:
+    """Refuse a policy that remembers where its algorithm learns from steps out of their order."""
+    if not spec.recurrent or config.algorithm.recurrent:
+        return
+    own = getattr(spec.model, "__name__", "a network of your own")
+    what = f"model={own}" if spec.memory is None else f"memory={spec.memory!r}"
+    raise BuildError(
+        f"{what} remembers, and {config.algorithm.name} learns from single steps, out of their "
+        f"order. Use an algorithm that takes whole sequences ({', '.join(REMEMBERING)}), or a "
+        "policy without memory."
     )
 
 

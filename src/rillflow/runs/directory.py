@@ -7,6 +7,8 @@ RUN/metrics.jsonl   a line for each result of training; of more than ten thousan
 RUN/status.json     the run now, replaced about once a second
 RUN/policy.npz      the policy, as `Trained.save` writes it, renewed with each checkpoint;
                     policies/ of several agents
+RUN/best_policy.npz the best so far, by evaluation or else by training; best_policies/ of several
+                    agents
 RUN/curve.png       its learning curve
 RUN/checkpoints/    what a run goes on from, whatever becomes of the other files
 RUN/.lock           held while a process writes here
@@ -155,6 +157,22 @@ class RunDirectory:
     def policy(self) -> Path:
         """The trained policy; of several agents, the directory of theirs."""
         return self.path / ("policies" if self.about.get("agents") else "policy.npz")
+
+    @property
+    def best_policy(self) -> Path:
+        """The best policy so far; of several agents, the directory of theirs."""
+        return self.path / ("best_policies" if self.about.get("agents") else "best_policy.npz")
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """What came of the run, into its run.json; a disk that is full costs no more than that."""
+        about = self.about
+        if not about:
+            return  # it is lost: a checkpoint has it, and a summary alone would stand in its way
+        try:
+            told = {**about, "summary": dict(summary)}
+            write_json(self.path / "run.json", told, indent=2, durable=True)
+        except OSError as error:
+            warnings.warn(f"{self}: run.json has no summary: {error}", stacklevel=3)
 
     @property
     def curve(self) -> Path:

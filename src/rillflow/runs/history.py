@@ -11,6 +11,8 @@ MOST = 2000
 class History:
     """Rows in their order: each at first, every second, fourth, ... of a long run, and the newest.
 
+    Rows with an evaluation are thinned out by themselves: they are few among many.
+
     >>> history = History(most=4)
     >>> for number in range(12):
     ...     history.append({"steps": number})
@@ -22,21 +24,34 @@ class History:
         self.count = 0
         """of all rows so far"""
         self.newest: Row | None = None
-        self._most = most
-        self._every = 1
-        self._kept: list[Row] = []
+        self._plain, self._evaluated = _Thinned(most), _Thinned(most)
 
     def append(self, row: Row) -> None:
         """One more."""
-        if self.count % self._every == 0:
-            self._kept.append(row)
-        if len(self._kept) > self._most:
-            del self._kept[1::2]
-            self._every *= 2
+        kept = self._evaluated if "eval_return" in row else self._plain
+        kept.append(self.count, row)
         self.newest = row
         self.count += 1
 
     def rows(self) -> list[Row]:
         """Those that are kept, and the newest."""
-        missing = self.newest is not None and self._kept[-1] is not self.newest
-        return [*self._kept, *([self.newest] if missing and self.newest else [])]
+        kept = sorted([*self._plain.kept, *self._evaluated.kept], key=lambda pair: pair[0])
+        rows = [row for _, row in kept]
+        missing = self.newest is not None and rows[-1] is not self.newest
+        return [*rows, *([self.newest] if missing and self.newest else [])]
+
+
+class _Thinned:
+    """Rows with their numbers, every n-th of them when there are too many."""
+
+    def __init__(self, most: int) -> None:
+        self.kept: list[tuple[int, Row]] = []
+        self._most, self._every, self._count = most, 1, 0
+
+    def append(self, number: int, row: Row) -> None:
+        if self._count % self._every == 0:
+            self.kept.append((number, row))
+        if len(self.kept) > self._most:
+            del self.kept[1::2]
+            self._every *= 2
+        self._count += 1

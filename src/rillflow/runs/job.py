@@ -8,19 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rillflow.engines.contract import Engine
-from rillflow.errors import BuildError, RunError
+from rillflow.errors import BuildError
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.devices import learner_devices
 from rillflow.learning.schedules import over_run
-from rillflow.results.trained import Trained, TrainedAgents
 from rillflow.rl.faults import worker_policy
 from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentWorkers
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
+from rillflow.runs.callbacks import Callbacks
+from rillflow.runs.follow_up import followed
 from rillflow.runs.history import History
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.keeper import Keeper
+from rillflow.runs.learned import Learned
 from rillflow.runs.listeners import Listener, Listeners, Row
 from rillflow.runs.loop import Loop
 from rillflow.runs.metrics_file import rows_in
@@ -83,6 +85,8 @@ class Outcome:
     """`Trained`; of several agents, `TrainedAgents`"""
     state: str
     """finished or stopped"""
+    why: str = ""
+    """it ended, where that can be said in words"""
 
 
 def run_job(
@@ -95,6 +99,7 @@ def run_job(
     built: Built | None = None,
     keeper: Keeper | None = None,
     checkpoint: Checkpoint | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Outcome:
     """Train until a limit is reached, `stop(row)` says so, or the user does.
 
@@ -107,6 +112,7 @@ def run_job(
         built: what `job.build()` gave, if it was looked at before.
         keeper: saves the run now and then, and at its end.
         checkpoint: one of the keeper's, to go on from.
+        callbacks: the user's.
     """
     workers, flow = job.build() if built is None else built
     told = Listeners(listeners)
@@ -116,26 +122,29 @@ def run_job(
     if keeper is not None and checkpoint is not None:
         keeper.restore(checkpoint, run, progress)
 
-    def trained_so_far() -> Any:
-        return _trained(workers, run, history.rows())
-
     def heard(row: dict[str, float]) -> None:
         history.append(row)
         told.on_row(row)
         if on_row is not None:
             on_row(row)
 
+    learned = Learned(workers, run, history.rows)
+    follow = followed(job, learned, run, progress, keeper, interrupts, callbacks)
     try:
         with run, Waits(run, interrupts) as waits:
             run.on_metrics(progress.record)
             run.on_metrics(_noted)
+            follow.listen(run)
             if keeper is not None:
-                keeper.begin(run, progress, waits, trained_so_far)
+                keeper.begin(run, progress, waits, learned.policy)
                 _go_on_from(checkpoint, keeper, run, flow, waits, history)
             told.on_start(run, flow)
             try:
-                ending = Loop(run, progress, waits, heard, keeper, interrupts, stop).run(job.until)
-                trained = trained_so_far()
+                loop = Loop(run, progress, waits, heard, keeper, interrupts, stop, follow)
+                ending = loop.run(job.until)
+                for row in follow.last_rows(ending, interrupts):
+                    heard(row)
+                trained = learned.policy()
             except BaseException as error:
                 if keeper is not None:
                     keeper.rescue(error)
@@ -144,14 +153,18 @@ def run_job(
                 interrupts.saving = True
             if keeper is not None:
                 keeper.finish(hurry=ending.hurry)
+                follow.saved(keeper.take_saved())
     except KeyboardInterrupt:
         told.on_end("stopped")
         raise
     except BaseException as error:
         told.on_end("failed", error)
         raise
+    finally:
+        follow.close(history.newest)
     told.on_end(ending.state)
-    return Outcome(trained, ending.state)
+    trained.best = follow.best.policy()
+    return Outcome(trained, ending.state, ending.why)
 
 
 def _go_on_from(
@@ -180,23 +193,3 @@ def _noted(actor: str, seq: int, metrics: Mapping[str, Any]) -> None:
 
 def _told(text: str) -> None:
     warnings.warn(text, stacklevel=2)
-
-
-def _trained(workers: Any, run: Run[Any], history: list[dict[str, float]]) -> Any:
-    """What the run has learned so far."""
-    if not isinstance(workers, MultiAgentWorkers):
-        return _policy(workers, run, history, run.stats())
-    policies = {name: _policy(own, run, []) for name, own in workers.policies.items()}
-    agents = workers.config.policy_mapping
-    assert isinstance(agents, Mapping), "as `build_agents` made it"
-    return TrainedAgents(policies, agents, history, run.stats())
-
-
-def _policy(
-    workers: Workers, run: Run[Any], history: list[dict[str, float]], stats: Any = None
-) -> Trained:
-    if workers.weights_key not in run.shared:
-        raise RunError("nothing in this plan publishes weights, as TrainOneStep does.")
-    published = run.shared[workers.weights_key].weights
-    weights = {name: array.copy() for name, array in published.items()}
-    return Trained(workers.config, workers.spec, weights, history, stats)

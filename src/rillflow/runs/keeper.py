@@ -12,6 +12,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.checkpoint import CheckpointNotSaved, CheckpointStore, UnsavableState
@@ -78,6 +79,8 @@ class Keeper:
         self._new = 0
         """results since this process began: there is something to save"""
         self._off = False
+        self._saved: Path | None = None
+        """the newest checkpoint, until somebody has heard of it"""
         self._began = self._saved_at = time.monotonic()
         self._saved_steps = 0
 
@@ -140,6 +143,11 @@ class Keeper:
         if self.about.get("engine") == "sim":
             return self.seconds
         return min(self.seconds, max(FIRST, self._saved_at - self._began))
+
+    def take_saved(self) -> Path | None:
+        """The checkpoint that was written since the last call, if one was."""
+        saved, self._saved = self._saved, None
+        return saved
 
     def save(self) -> None:
         """Save now; a disk that is full stops nothing, until it has been full for long."""
@@ -235,7 +243,8 @@ class Keeper:
             "metrics_bytes": metrics.stat().st_size if metrics.exists() else 0,
         }
         try:
-            self.store.save(step=self._progress.steps, state=state, facts=self._facts(failed))
+            step, facts = self._progress.steps, self._facts(failed)
+            self._saved = self.store.save(step=step, state=state, facts=facts)
         except UnsavableState as error:
             self._off = True
             _warn(f"no checkpoints of this run: {error}")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rillflow.errors import RunError
 from rillflow.learning.results import TrainStats
 from rillflow.rl.metrics import Progress
+from rillflow.runs.follow_up import FollowUp
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.keeper import Keeper
+from rillflow.runs.limits import in_words, reached
 from rillflow.runs.listeners import Row
 from rillflow.runs.waits import Overdue, Waits
 
@@ -31,6 +33,10 @@ class Ending:
     """finished: a limit was reached; stopped: somebody wanted it"""
     hurry: bool = False
     """somebody hangs, or the user waits: what is left to do should not take long"""
+    why: str = ""
+    """in words, where that can be said"""
+    row: dict[str, float] | None = None
+    """the last"""
 
 
 class Loop:
@@ -44,6 +50,7 @@ class Loop:
         keeper: saves the run now and then.
         interrupts: of the user.
         stop: asked after each row.
+        follow: evaluates, keeps the best policy, calls callbacks.
     """
 
     def __init__(
@@ -55,9 +62,12 @@ class Loop:
         keeper: Keeper | None,
         interrupts: Interrupts | None,
         stop: Callable[[Row], bool] | None,
+        follow: FollowUp,
     ) -> None:
         self._run, self._progress, self._waits, self._heard = run, progress, waits, heard
         self._keeper, self._interrupts, self._stop = keeper, interrupts, stop
+        self._follow = follow
+        self._last: dict[str, float] | None = None
 
     def run(self, until: Mapping[str, float]) -> Ending:
         """Until a limit is reached, `stop` or the user says so, or the stream of results ends."""
@@ -66,21 +76,33 @@ class Loop:
         try:
             for result in self._run:
                 self._waits.deadline = deadline
-                row = _row(self._progress, result)
-                self._heard(row)
-                if self._keeper is not None:
-                    self._keeper.after_row()
-                if _reached(until, row):
-                    break
-                if self._interrupts is not None:
-                    self._interrupts.ready = True
-                if self._wished():
-                    return Ending("stopped", hurry=True)
-                if self._stop is not None and self._stop(row):
-                    return Ending("stopped")
+                row = self._last = self._follow.completed(_row(self._progress, result))
+                ending = self._after(row, until)
+                if ending is not None:
+                    return ending
         except Overdue as late:
             return self._overdue(late)
-        return Ending("finished")
+        return Ending("finished", why="there are no more results", row=self._last)
+
+    def _after(self, row: dict[str, float], until: Mapping[str, float]) -> Ending | None:
+        """Everybody hears of a row; how the run ends with it, if it does."""
+        if self._interrupts is not None:
+            self._interrupts.ready = True  # there is something to save
+        self._heard(row)
+        said = self._follow.tell(row)
+        if self._keeper is not None:
+            self._keeper.after_row()
+            said = self._follow.saved(self._keeper.take_saved()) or said
+        limits = reached(until, row)
+        if limits:
+            return Ending("finished", why=in_words(limits), row=row)
+        if said is not None:
+            return Ending("finished", why=said, row=row)
+        if self._wished():
+            return Ending("stopped", hurry=True, row=row)
+        if self._stop is not None and self._stop(row):
+            return Ending("stopped", row=row)
+        return None
 
     def _overdue(self, late: Overdue) -> Ending:
         """No result comes, and the time is up: a last row says how far it came."""
@@ -100,7 +122,3 @@ def _row(progress: Progress, result: object) -> dict[str, float]:
             f"{type(result).__name__}."
         )
     return progress.row(result)
-
-
-def _reached(until: Mapping[str, float], row: Row) -> bool:
-    return any(row[name] >= limit for name, limit in until.items())

@@ -16,7 +16,8 @@ from rillflow.errors import RunError
 from rillflow.files import replaced, to_json
 
 FULL = 10_000
-"""lines with a row each; then every second row is written, after as many lines every fourth, ..."""
+"""lines with a row each; then every second row is written, after as many lines every fourth, ...;
+those with an evaluation are always written"""
 _WAITING = 1000
 """rows that are kept in memory while the disk does not take them"""
 
@@ -45,7 +46,7 @@ class MetricsFile:
     def add(self, row: Mapping[str, Any]) -> None:
         """One more row."""
         self._left_out += 1
-        if self._left_out < 1 << self._lines // FULL:
+        if self._left_out < 1 << self._lines // FULL and "eval_return" not in row:
             self._newest = row
             return
         self._write(row)

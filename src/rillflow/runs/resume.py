@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -10,14 +11,18 @@ from typing import Any
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
 from rillflow.learning.config import AS_BEFORE, RENAMED, AlgorithmConfig, replaced
+from rillflow.learning.evaluation_settings import EVALUATION_SETTINGS, for_limits
 from rillflow.learning.fault_settings import FAULT_SETTINGS
+from rillflow.runs.callbacks import Callbacks
 from rillflow.runs.code_by_name import pointed_at
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.find_algorithm import find_algorithm
+from rillflow.runs.finished import finished_already
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import Listener
+from rillflow.runs.newest_policy import from_checkpoint, settings_to_act
 from rillflow.safety.consent import named_code, refusal, untrusted
 
 
@@ -29,6 +34,7 @@ def resume(
     listeners: Iterable[Listener] = (),
     interrupts: Interrupts | None = None,
     keeper: Keeper | None = None,
+    callbacks: Callbacks | None = None,
     num_workers: int | None = None,
     adopt: bool = False,
     trust: Collection[str] = (),
@@ -43,13 +49,15 @@ def resume(
         listeners: as in `run_job`.
         interrupts: as in `run_job`; by default they are heard here, while it lasts.
         keeper: how often to save; by default as `Keeper` does.
+        callbacks: of the user's.
         num_workers: another number of workers than it began with.
         adopt: go on from a checkpoint of another run, if there is no keeper that says so.
         trust: code of one's own that the run's settings name and that may be imported.
         settings: of faults (`on_failure`, `max_restarts`, `worker_timeout`, `env_timeout`,
-            `worker_memory`), from here on; others are the run's own.
+            `worker_memory`) and of evaluation (`eval_every`, `eval_episodes`, `eval_timeout`,
+            `max_eval_failures`), from here on; others are the run's own.
     """
-    wrong = settings.keys() - set(FAULT_SETTINGS)
+    wrong = settings.keys() - {*FAULT_SETTINGS, *EVALUATION_SETTINGS}
     if wrong:
         raise BuildError(f"a run goes on with its own {sorted(wrong)}; see `resume` for what may.")
     if num_workers is not None:
@@ -59,10 +67,22 @@ def resume(
         if keeper is None:
             keeper = stack.enter_context(Keeper(directory, adopt=adopt))
         checkpoint = keeper.newest()
+        finished = finished_already(directory, checkpoint, job.until)
+        if finished is not None:
+            warnings.warn(finished, stacklevel=2)
+            about = directory.about
+            acting = settings_to_act(about, None, None)
+            trained = from_checkpoint(checkpoint, about, acting)
+            return Outcome(trained, "finished", "it was finished before")
         if interrupts is None:
             interrupts = stack.enter_context(Interrupts())
         return run_job(
-            job, listeners=listeners, interrupts=interrupts, keeper=keeper, checkpoint=checkpoint
+            job,
+            listeners=listeners,
+            interrupts=interrupts,
+            keeper=keeper,
+            checkpoint=checkpoint,
+            callbacks=callbacks,
         )
 
 
@@ -85,11 +105,12 @@ def job_of(
     if settings:
         config = replaced(config, settings)
         config.validate()
+    limits = dict(about["until"] if until is None else until)
     return Job(
         name,
         module,
-        config,
-        dict(about["until"] if until is None else until),
+        for_limits(config, limits),
+        limits,
         about["seed"],
         engine or about["engine"],
         about.get("agents"),

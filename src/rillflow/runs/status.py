@@ -16,6 +16,9 @@ queues       name, depth and capacity
 workers      each actor: group, status, busy seconds, open requests, restarts, errors, process
 ledger       whether it balances, and one line per source and branch
 counters     of the run as a whole
+evaluation   of a training run: how often, how many, which is under way, the last one's return
+best         of a training run: by what its best policy was judged, its score, after how many steps
+callbacks    of a training run: calls and seconds of each
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -39,6 +43,12 @@ _TRIES = 20
 _Members = frozenset[tuple[str, int, str, bool]]
 _Pids = tuple[_Members, dict[str, int]]
 _known_pids: WeakKeyDictionary[Run[Any], _Pids] = WeakKeyDictionary()
+_more: WeakKeyDictionary[Run[Any], Callable[[], Json]] = WeakKeyDictionary()
+
+
+def add_facts(run: Run[Any], facts: Callable[[], Json]) -> None:
+    """What whoever drives a run has to say of it: asked for with each status, from any thread."""
+    _more[run] = facts
 
 
 def snapshot(run: Run[Any], *, state: str | None = None, error: object = None) -> Json:
@@ -73,6 +83,7 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
         state = told.get(run.state, "running")
     if error is not None:
         state = "failed"
+    facts = _more.get(run)
     resources = _resources(stats, scheduler)
     return {
         "format": 1,
@@ -92,6 +103,7 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
         "workers": _workers(run, scheduler, over=state != "running"),
         "ledger": _ledger(run),
         "counters": stats.counters,
+        **({} if facts is None else facts()),
     }
 
 

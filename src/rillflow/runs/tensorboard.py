@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.errors import BuildError
+from rillflow.results.learning_curves import is_evaluation
 from rillflow.runs.listeners import Listener, Row
 from rillflow.runs.tensorboard_graph import graph_def
 
@@ -50,7 +51,7 @@ class TensorBoard(Listener):
         """As often as a person can look."""
         now = time.monotonic()
         self._kept = row
-        if now >= self._next:
+        if now >= self._next or "eval_return" in row:
             self._next = now + self.every
             self._write(row)
 
@@ -58,14 +59,14 @@ class TensorBoard(Listener):
         from tensorboard.compat.proto import event_pb2, summary_pb2
 
         self._kept = None
-        values = [
-            summary_pb2.Summary.Value(tag=tag, simple_value=value)
-            for tag, value in figures(row).items()
-        ]
-        if self._writer is not None and values:
-            summary = summary_pb2.Summary(value=values)
-            event = event_pb2.Event(wall_time=time.time(), step=int(row["steps"]), summary=summary)
-            self._writer.add_event(event)
+        for step, own in by_step(row):
+            values = [
+                summary_pb2.Summary.Value(tag=tag, simple_value=value) for tag, value in own.items()
+            ]
+            if self._writer is not None and values:
+                summary = summary_pb2.Summary(value=values)
+                event = event_pb2.Event(wall_time=time.time(), step=step, summary=summary)
+                self._writer.add_event(event)
 
     def on_end(self, state: str, error: BaseException | None = None) -> None:
         """What was held back, then the end."""
@@ -89,6 +90,21 @@ def figures(row: Row) -> Mapping[str, float]:
     if row.get("seconds", 0) > 0:
         found["steps_per_second"] = row["steps"] / row["seconds"]
     return found
+
+
+def by_step(row: Row) -> list[tuple[int, Mapping[str, float]]]:
+    """The figures of a row, at its step, and those of an evaluation, at that of its weights.
+
+    >>> by_step({"steps": 500, "return": 9.0, "eval_steps": 400.0, "eval_return": 20.0})
+    [(500, {'return': 9.0}), (400, {'eval_return': 20.0})]
+    """
+    found = figures(row)
+    evaluated = {name: value for name, value in found.items() if is_evaluation(name)}
+    rest = {name: value for name, value in found.items() if not is_evaluation(name)}
+    if not evaluated:
+        return [(int(row["steps"]), rest)]
+    del evaluated["eval_steps"]
+    return [(int(row["steps"]), rest), (int(row["eval_steps"]), evaluated)]
 
 
 def require_tensorboard() -> None:

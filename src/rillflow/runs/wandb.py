@@ -60,12 +60,15 @@ class WandbLogger(Listener):
             resume=None if self.identity is None else "allow",
             config={**self.config, "flow": flow.explain()},
         )
+        # an evaluation is one of earlier weights: its figures are drawn over their steps
+        self._run.define_metric("eval_steps", hidden=True)
+        self._run.define_metric("eval_*", step_metric="eval_steps")
 
     def on_row(self, row: Row) -> None:
         """As often as a person can look."""
         now = time.monotonic()
         self._kept = row
-        if now >= self._next:
+        if now >= self._next or "eval_return" in row:
             self._next = now + self.every
             self._send(row)
 

@@ -2,7 +2,8 @@
 
 Everything that happens in a run happens in here, on the thread that calls `next`. One turn of the
 loop pulls the output of the program once. While there is something to pull, events are looked for
-after every eighth turn; with nothing to pull the driver sleeps in the engine until there is one.
+after every eighth turn; with nothing to pull the driver sleeps in the engine until there is one. To
+sleep is to look: on engines of real time the turns are counted from the last wait.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rillflow.scheduler.scheduler import Scheduler
 from rillflow.scheduler.times import DriverTimes
 
 _LOOK_EVERY = 8
-"""pulls between two looks at what has arrived, while there is something to pull anyway"""
+"""pulls after which is looked at what has arrived, while there is something to pull anyway"""
 _AT_ONCE = 0.0005
 """seconds that a message may wait for others to leave with it"""
 
@@ -179,6 +180,8 @@ class Driver:
             times.waits_since = None
         # actors that live in the driver work while it waits: that is no waiting
         worked = engine.inline_seconds - worked
+        if not engine.actors_in_driver:
+            self._pulls = 0  # a wait was a look; in a simulation, when one looks is part of the run
         self._flushed = came = engine.now()
         if events:
             times.waited_for(fleet.operator_of(events[0]), came - since - worked)

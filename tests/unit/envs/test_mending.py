@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -17,6 +18,7 @@ from rillflow.experience.transitions import transitions
 from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo
+from tests.masked import Gate
 
 
 @pytest.fixture(autouse=True)
@@ -218,3 +220,17 @@ def test_few_of_many_failures_are_told() -> None:
 class _Fine:
     def reset(self) -> tuple[int, dict[str, Any]]:
         return 0, {}
+
+
+def test_an_error_that_a_guard_tells_is_not_its_own_cause() -> None:
+    """Whoever follows the causes of an error comes to an end."""
+    envs = make_envs(partial(Gate, size=9), 1, action_masks=False)
+    envs.reset()
+    forbidden = np.array([int(envs.vector.envs[0].unwrapped.mask.argmin())])
+    with pytest.raises(EnvError, match="is forbidden by") as raised:
+        envs.step(forbidden)
+    causes: list[BaseException] = [raised.value]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+        assert len(causes) < 10
+    assert isinstance(causes[-1], ValueError)

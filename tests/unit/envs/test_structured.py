@@ -16,8 +16,8 @@ from rillflow.envs.structured import encode_batch
 from rillflow.errors import BuildError
 from rillflow.policies.saved_spaces import space_from_data, space_to_data
 
-CAMERA = Box(0, 255, (5, 4, 3), np.uint8)
-GREY = Box(0, 255, (3, 3), np.uint8)
+CAMERA = Box(0, 255, (7, 6, 3), np.uint8)
+GREY = Box(0, 255, (5, 5), np.uint8)
 ANY = Box(-np.inf, np.inf, (2, 3), np.float32)
 SPACES: list[Any] = [
     Dict({"b": Box(-1, 1, (2,), np.float64), "a": Discrete(3, start=5)}),
@@ -109,7 +109,7 @@ def test_without_images_it_is_the_vector_of_all_parts_in_the_order_of_the_space(
 
 def test_images_stay_bytes() -> None:
     """A picture takes as many bytes as it has pixels, and numbers four each."""
-    assert layout(SPACES[4]).space.shape == (5 * 4 * 3 + 4 * 3,)
+    assert layout(SPACES[4]).space.shape == (7 * 6 * 3 + 4 * 3,)
     assert layout(SPACES[4]).space.dtype == np.uint8
 
 
@@ -158,7 +158,7 @@ def test_names_of_parts() -> None:
         "observation.left",
         "observation.mode",
     ]
-    assert "image 5x4x3" in str(layout(SPACES[5]))
+    assert "image 7x6x3" in str(layout(SPACES[5]))
 
 
 @pytest.mark.parametrize(

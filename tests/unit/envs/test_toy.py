@@ -19,6 +19,7 @@ TOYS = [
     "Bandit",
     "Identity",
     "Corridor",
+    "RepeatPast",
     "ConstantReward",
     "PointGoal",
     "CartPole-hidden-velocity",

@@ -13,7 +13,8 @@ import pytest
 import rillflow as rf
 from rillflow.algorithms import NAMES, a2c, get_algorithm, ppo, sac
 from rillflow.learning.algorithm import Algorithm
-from rillflow.learning.config import AlgorithmConfig, tuned
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.suited_settings import tuned
 
 ELSEWHERE = """
 from dataclasses import dataclass

@@ -39,7 +39,11 @@ def test_delays_and_targets_are_told() -> None:
 
 
 def test_why_torch_learns_is_told() -> None:
-    assert of(impala, SIDES, model="lstm").reason == "the network 'policy' is 'lstm'"
+    remembers = "the network 'policy' remembers, by memory="
+    assert of(impala, SIDES, model="lstm").reason == f"{remembers}'lstm'"
+    assert of(ppo, SIDES, memory="gru").reason == f"{remembers}'gru'"
+    (line,) = of(dqn, SIDES, memory="gru", memory_size=16).networks
+    assert line.what == "dueling q values on gru of 16 on mlp"
     found = of(ppo, SIDES, framework="torch")
     assert (found.framework, found.reason) == ("torch", "framework='torch'")
 

@@ -173,6 +173,7 @@ def test_a_file_with_a_hole_in_it(tmp_path: Path) -> None:
         {"action_space": {"kind": "multidiscrete", "nvec": [2] * 1_000_000}, "head": "q"},
         {"action_space": {"kind": "discrete", "n": 10**12}},
         {"model": "lstm", "lstm_size": 10**6},
+        {"memory": "gru", "memory_size": 10**6},
         {"observation_space": {"kind": "box", "low": 0, "high": 1, "shape": [10**6, 10**6],
                                "dtype": "float32"}},
         {"observation_space": {"kind": "box", "low": 0, "high": 255, "shape": [4, 2000, 2000],
@@ -203,7 +204,7 @@ def test_a_network_of_ones_own_larger_than_its_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ["actor_critic", "q"])
 def test_what_was_saved_fits(tmp_path: Path, model: Any, head: Any) -> None:
     space = IMAGE if model == "cnn" else VECTOR
-    spec = make_spec(space, model=model, head=head, hidden=(8,), lstm_size=4, dueling=head == "q")
+    spec = make_spec(space, model=model, head=head, hidden=(8,), memory_size=4, dueling=head == "q")
     save_policy(tmp_path / "a", spec, first_weights(spec), {"who": "cares"})
     found, weights, about = load_policy(tmp_path / "a")
     assert (found, about) == (spec, {"who": "cares"})

@@ -109,7 +109,7 @@ def test_an_encoder_alone_shrinks_what_is_large() -> None:
 
 def test_a_memory_lies_above_small_and_float_images() -> None:
     for space in (PLANES, Box(-1, 1, (3, 7, 7))):
-        policy = TorchPolicy(make_spec(space, "lstm", lstm_size=8), 1)
+        policy = TorchPolicy(make_spec(space, "lstm", memory_size=8), 1)
         assert policy.spec.image is not None
         obs, starts = np.zeros((2, *space.shape), space.dtype), np.ones(2, bool)
         _, _, after = policy.act_recurrent(obs, policy.initial_state(2), starts)

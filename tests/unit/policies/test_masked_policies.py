@@ -214,7 +214,7 @@ def test_a_users_update_can_ask_for_the_mask() -> None:
 
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"head": "q", "dueling": True}, {"model": "lstm", "lstm_size": 4}, {"shared": True},
+    [{}, {"head": "q", "dueling": True}, {"model": "lstm", "memory_size": 4}, {"shared": True},
      {"actions": MultiDiscrete([2, 3])}, {"scale_observations": True}],
     ids=str,
 )  # fmt: skip

@@ -13,8 +13,8 @@ from torch import nn
 from rillflow.errors import BuildError
 from rillflow.policies.convolutions import channels_last, convolutions_of
 from rillflow.policies.initial import orthogonal
-from rillflow.policies.lstm import Lstm
 from rillflow.policies.make_model import make_model
+from rillflow.policies.recurrent import Recurrent
 from rillflow.policies.spec import PolicySpec
 
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
@@ -131,9 +131,9 @@ def test_reordering_changes_no_pixel(channels: int) -> None:
     assert channels_last(ordered) is ordered
 
 
-def lstm_inputs(time: int, batch: int) -> tuple[Lstm, torch.Tensor, torch.Tensor]:
-    model = make_model(make_spec(model="lstm", lstm_size=5), 1)
-    assert isinstance(model, Lstm)
+def lstm_inputs(time: int, batch: int) -> tuple[Recurrent, torch.Tensor, torch.Tensor]:
+    model = make_model(make_spec(model="lstm", memory_size=5), 1)
+    assert isinstance(model, Recurrent)
     random = torch.Generator().manual_seed(0)
     obs = torch.randn(time, batch, 4, generator=random)
     return model, obs, torch.randn(batch, 2, 5, generator=random)
@@ -182,7 +182,7 @@ def test_no_gradient_crosses_a_start() -> None:
 
 
 def test_an_lstm_over_images() -> None:
-    model = make_model(make_spec(ATARI, model="lstm", lstm_size=6, image_features=16))
+    model = make_model(make_spec(ATARI, model="lstm", memory_size=6, image_features=16))
     obs = torch.randint(0, 256, (3, 2, 4, 84, 84), dtype=torch.uint8)
     outputs, values, state = model(obs, torch.zeros(2, 2, 6), torch.zeros(3, 2, dtype=torch.bool))
     assert (outputs.shape, values.shape, state.shape) == ((3, 2, 3), (3, 2), (2, 2, 6))

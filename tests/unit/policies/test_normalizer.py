@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rillflow.errors import BuildError
+from rillflow.policies.exercise import exercise
 from rillflow.policies.fitting import check_fit
 from rillflow.policies.make import first_weights, make_actor
 from rillflow.policies.normalizer import Moments, Normalizer, as_buffers, moments_in
@@ -86,6 +87,31 @@ def seen(spec: PolicySpec) -> dict[str, np.ndarray]:
         7.0,
     )
     return first_weights(spec, 3) | as_buffers(moments)
+
+
+def test_pixels_that_are_seen_flat_are_normalised_and_not_scaled() -> None:
+    """In both frameworks; what an mlp does with bytes otherwise is to divide by 255."""
+    space = Box(0, 255, (3, 3, 2), np.uint8)
+    spec = make_spec(space, normalize_observations=True)
+    moments = Moments(np.full(space.shape, 100.0), np.full(space.shape, 2500.0), 9.0)
+    weights = first_weights(spec, 3) | as_buffers(moments)
+    fast, slow = make_actor(spec), TorchPolicy(spec)
+    fast.set_weights(weights)
+    slow.set_weights(weights)
+    obs = np.random.default_rng(0).integers(0, 256, (5, 3, 3, 2), np.uint8)
+    np.testing.assert_allclose(fast.outputs(obs), slow.outputs(obs).detach(), atol=1e-6)
+    plain = TorchPolicy(make_spec(Box(-np.inf, np.inf, (3, 3, 2), np.float32)))
+    plain.set_weights({n: w for n, w in weights.items() if not n.startswith("normalizer")})
+    by_hand = ((obs.astype(np.float32) - 100) / 50).astype(np.float32)
+    np.testing.assert_allclose(fast.outputs(obs), plain.outputs(by_hand).detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["mlp", "lstm"])
+def test_a_normalised_network_can_be_exercised(model: str) -> None:
+    """From its space alone: purity, weights, and NumPy beside torch."""
+    assert "weights survive a round trip" in str(
+        exercise(make_spec(normalize_observations=True, model=model))
+    )
 
 
 @pytest.mark.parametrize("head", ["actor_critic", "q"])

@@ -108,7 +108,7 @@ def test_state_makes_the_next_actions_the_same() -> None:
 
 def test_a_step_at_a_time_or_all_at_once_is_the_same_memory() -> None:
     """What a worker did row by row is what the learner sees in one pass."""
-    policy = TorchPolicy(make_spec(model="lstm", lstm_size=5))
+    policy = TorchPolicy(make_spec(model="lstm", memory_size=5))
     policy.set_weights(shaken(policy.get_weights()))
     obs, state = vectors(policy.spec, 6, 3), policy.initial_state(3)
     starts = np.zeros((6, 3), bool)
@@ -155,7 +155,7 @@ def test_memory_is_asked_for_where_there_is_one() -> None:
 @pytest.mark.parametrize("model", ["mlp", "lstm"])
 def test_gradients_flow_through_a_step_of_adaptation(model: str) -> None:
     """The inner step of MAML, checked against a policy that has really taken the step."""
-    policy = TorchPolicy(make_spec(actions=CONTINUOUS, model=model, lstm_size=5))
+    policy = TorchPolicy(make_spec(actions=CONTINUOUS, model=model, memory_size=5))
     obs, taken = vectors(policy.spec, 4, 3), np.zeros((4, 3, 3), np.float32)
     memory = () if model == "mlp" else (np.zeros((3, 2, 5), np.float32), np.zeros((4, 3), bool))
 

@@ -66,10 +66,10 @@ def main(arguments: Sequence[str]) -> int:
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.learning.schedules import scheduled
     from rillflow.runs.job import Job
-    from rillflow.runs.train import USUAL_STEPS
+    from rillflow.runs.limits import DEFAULT
 
     with notes_as_lines():
-        until = {"steps": USUAL_STEPS}  # a schedule over the run is shown for the usual length
+        until = dict(DEFAULT)  # a schedule over the run is shown for the usual length
         agents = agents_for(request)
         job = Job(request.algorithm, request.module, request.config, until, agents=agents)
         workers, flow = job.build()

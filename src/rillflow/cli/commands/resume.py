@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rillflow.cli.flags.callbacks import add_callback_flag, callbacks_from
 from rillflow.cli.flags.parser import Parser
 from rillflow.cli.flags.trust import add_trust_flag, require_trust, take_named
-from rillflow.cli.flags.until import LIMITS, parse_until
+from rillflow.cli.flags.until import parse_until
 from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.run_flags import (
     add_checkpoint_flags,
     add_engine_flags,
+    add_evaluation_flags,
     add_fault_flags,
     add_output_flags,
-    fault_settings,
+    changed_settings,
 )
+from rillflow.runs.limits import LIMITS
 
 _DESCRIPTION = """\
 Go on with a run from its newest checkpoint, in its own directory and with its own settings:
@@ -50,6 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     add_trust_flag(group)
     add_engine_flags(group, "that of the run")
+    add_callback_flag(group)
+    add_evaluation_flags(parser)
     add_fault_flags(parser)
     add_checkpoint_flags(parser)
     add_output_flags(parser)
@@ -85,6 +90,23 @@ def _require_same(options: Any, about: dict[str, Any]) -> None:
         )
 
 
+def _is_finished(options: Any, directory: Any, until: dict[str, float]) -> bool:
+    """Whether there is nothing left to do; then it is said, and nothing is trained."""
+    from rillflow.cli.commands.train import keeper_for
+    from rillflow.cli.output.progress_lines import JsonLines
+    from rillflow.runs.finished import finished_already
+
+    with keeper_for(options, directory) as keeper:
+        said = finished_already(directory, keeper.newest(), until)
+    if said is None:
+        return False
+    if options.json:
+        JsonLines({}).say("end", state="finished", why=said, run=str(directory))
+    else:
+        print(directory if options.quiet else said)
+    return True
+
+
 def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str, float]) -> int:
     from rillflow.cli.commands.train import Training
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
@@ -95,7 +117,10 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
     engine = chosen_engine(options)
     title = f"{about['algorithm']} on {about['env']}, going on in {directory}"
     with notes_as_lines():
-        settings = fault_settings(options)
+        if _is_finished(options, directory, until):
+            return 0
+        callbacks = callbacks_from(options.callback)
+        settings = changed_settings(options)
         if options.num_workers is not None:
             settings["num_workers"] = options.num_workers
         job = job_of(directory, until, engine, settings, options.trust)
@@ -103,4 +128,5 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
         began_with = about["config"].get("num_workers")
         level = exactness(job, built[1], began_on=about["engine"], began_with=began_with)
         lines = title, f"resuming: {MEANING[level]}"
-        return Training(options, job, directory, lines, level).run(built, resumed=True)
+        training = Training(options, job, directory, lines, level, callbacks)
+        return training.run(built, resumed=True)

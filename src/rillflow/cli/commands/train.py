@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from rillflow.cli.flags.callbacks import callbacks_from
 from rillflow.cli.flags.parser import Parser
 from rillflow.cli.flags.trust import flags, program
 from rillflow.cli.flags.until import parse_until
@@ -21,6 +22,7 @@ from rillflow.cli.request import (
 from rillflow.cli.run_flags import add_run_flags, chosen_engine
 
 if TYPE_CHECKING:
+    from rillflow.runs.callbacks import Callbacks
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.interrupts import Interrupts
     from rillflow.runs.job import Built, Job, Outcome
@@ -42,9 +44,11 @@ def main(arguments: Sequence[str]) -> int:
     options = request.options
     until = parse_until(options.until)
     engine = chosen_engine(options)
+    callbacks = callbacks_from(options.callback)
 
     from rillflow.cli.output.run_summaries import last_row
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
+    from rillflow.learning.evaluation_settings import for_limits
     from rillflow.results.config_as_json import settings_of
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.job import Job
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         job = Job(
             request.algorithm,
             request.module,
-            request.config,
+            for_limits(request.config, until),
             until,
             options.seed,
             engine,
@@ -69,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
             env=request.env,
             engine=job.engine_name,
             seed=options.seed,
-            config=settings_of(request.config),
+            config=settings_of(job.config),
             until=until,
             agents=job.agents,
             exactness=level,
@@ -82,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
                     f"seed {job.seed}, into {directory}"
                 )
                 lines = title, *request.tuned, f"if resumed: {MEANING[level]}"
-                return Training(options, job, directory, lines, level).run(built)
+                return Training(options, job, directory, lines, level, callbacks).run(built)
             finally:
                 if not last_row(directory.metrics):  # it never began: nothing to keep
                     shutil.rmtree(directory.path, ignore_errors=True)
@@ -97,6 +101,7 @@ class Training:
         directory: of the run, locked.
         lines: to begin with: what is done, and what there is to know of it.
         exactness: the same in a word, for machines.
+        callbacks: of the user.
     """
 
     def __init__(
@@ -106,7 +111,9 @@ class Training:
         directory: RunDirectory,
         lines: tuple[str, ...],
         exactness: str,
+        callbacks: Callbacks,
     ) -> None:
+        self.callbacks = callbacks
         self.options, self.job, self.directory = options, job, directory
         self.title, *self.notes = lines
         self.exactness = exactness
@@ -131,6 +138,7 @@ class Training:
                     built=built,
                     keeper=keeper,
                     checkpoint=keeper.newest() if resumed else None,
+                    callbacks=self.callbacks,
                 )
             except KeyboardInterrupt:
                 began = bool(last_row(self.directory.metrics))
@@ -138,7 +146,7 @@ class Training:
                 print(f"stopped; {kept}", file=sys.stderr)
                 return interrupts.exit_code
             draw_curve(self.directory)
-            finish(self.options, self.job.until, self.directory, outcome)
+            finish(self.options, self.directory, outcome)
             return exit_code(outcome, interrupts)
 
     def _facts(self, url: str | None) -> dict[str, Any]:
@@ -253,34 +261,35 @@ def draw_curve(directory: RunDirectory) -> None:
         plot_runs([directory.path], directory.curve)
 
 
-def finish(
-    options: Any, until: Mapping[str, float], directory: RunDirectory, outcome: Outcome
-) -> None:
+def finish(options: Any, directory: RunDirectory, outcome: Outcome) -> None:
     """Say how it ended, and what to do next."""
     from rillflow.cli.output.progress_lines import JsonLines
 
     last = outcome.trained.history[-1]
     if options.json:
         JsonLines({}).say(
-            "end", state=outcome.state, run=str(directory), policy=str(directory.policy), row=last
+            "end",
+            state=outcome.state,
+            why=outcome.why,
+            run=str(directory),
+            policy=str(directory.policy),
+            best=_best(outcome),
+            row=last,
         )
         return
     if options.quiet:
         print(directory)
         return
-    print("\n".join(["", *summary(until, directory, outcome)]))
+    print("\n".join(["", *summary(directory, outcome)]))
 
 
-def summary(until: Mapping[str, float], directory: RunDirectory, outcome: Outcome) -> list[str]:
+def summary(directory: RunDirectory, outcome: Outcome) -> list[str]:
     """The last lines of a run."""
+    from rillflow.cli.output.progress_lines import got_so_far
     from rillflow.cli.output.time_left import duration
 
     last = outcome.trained.history[-1]
-    reached = [name for name, limit in until.items() if last[name] >= limit]
-    why = f"the limit of {reached[0]} is reached" if reached else "stopped by you"
-    why = "the goal is reached" if "return" in reached else why
-    known = last["return"] == last["return"]
-    got = f"return {last['return']:.1f}" if known else "fewer than 100 episodes"
+    why, got = outcome.why or "stopped by you", got_so_far(last)
     rate = last["steps"] / max(last["seconds"], 1e-9)
     about = directory.about
     play, go_on = _what_to_trust(about)
@@ -289,12 +298,29 @@ def summary(until: Mapping[str, float], directory: RunDirectory, outcome: Outcom
     return [
         f"{why}: {got} after {took}",
         f"  policy  {directory.policy}",
+        *_best_line(directory, outcome),
         f"  flow    {directory.path / 'graph.svg'}",
         *([f"  curve   {directory.curve}"] if directory.curve.exists() else []),
         f"  next    {again}",
         *([] if about.get("agents") else [f"          {program()} record {directory}{play}"]),
         f"          {program()} resume {directory} --until ...{go_on}",
     ]
+
+
+def _best(outcome: Outcome) -> Any:
+    """By what the best policy was judged, its score, and after how many steps."""
+    best = outcome.trained.best
+    one = next(iter(best.policies.values())) if hasattr(best, "policies") else best
+    return None if one is None else one.judged
+
+
+def _best_line(directory: RunDirectory, outcome: Outcome) -> list[str]:
+    """The best policy, if an evaluation has found one; that of training is mostly the last."""
+    judged = _best(outcome)
+    if judged is None or judged["by"] != "evaluation":
+        return []
+    found = f"evaluation {judged['score']:.1f} after {judged['steps']:,} steps"
+    return [f"  best    {directory.best_policy}: {found}"]
 
 
 def _what_to_trust(about: dict[str, Any]) -> tuple[str, str]:

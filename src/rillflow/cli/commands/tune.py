@@ -190,7 +190,9 @@ class Watch:
 
     def __call__(self, row: Any) -> bool:
         """One row of the trial; True gives it up."""
-        if math.isfinite(row["return"]):
+        from rillflow.rl.metrics import WINDOW
+
+        if math.isfinite(row["return"]) and row["episodes"] >= WINDOW:
             self.last = float(row["return"])
         tenth = int(row["steps"] / self.every)
         if tenth <= self._reported or not math.isfinite(self.last):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import shutil
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -53,9 +52,15 @@ def nearest_flag(flag: str, known: Sequence[str]) -> str:
     >>> nearest_flag("--num-worker", ["--num-workers", "--lr"])
     'unknown flag --num-worker, did you mean --num-workers?'
     """
+    from rillflow.learning.other_names import means_steps, our_name
+
     name = flag.partition("=")[0]
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"unknown flag {name}" + (f", did you mean {near[0]}?" if near else "")
+    if means_steps(name) and "--until" in known:
+        return f"unknown flag {name}, did you mean --until steps=50000?"
+    settings = {one.removeprefix("--").replace("-", "_"): one for one in known}
+    settings |= {"lambda_": "--lambda"} if "lambda" in settings else {}
+    near = our_name(name.removeprefix("--").replace("-", "_"), settings)
+    return f"unknown flag {name}" + (f", did you mean {settings[near]}?" if near else "")
 
 
 def _hyphens(token: str) -> str:

@@ -25,6 +25,11 @@ def add_policy_flags(parser: Parser) -> None:
         "run", metavar="RUN", help="a run's directory, also of one that goes on; or a saved policy"
     )
     parser.add_argument(
+        "--best",
+        action="store_true",
+        help="the best policy of the run instead of its newest: by evaluation, or else by training",
+    )
+    parser.add_argument(
         "--env", metavar="ID", help="another environment than it was trained in; id or module:name"
     )
     parser.add_argument(
@@ -73,10 +78,30 @@ class Asked:
             raise Usage(
                 f"there is no run and no file {options.run!r}; `rillflow list runs` shows the runs"
             )
+        if options.best and not run.is_dir():
+            raise Usage(f"--best is about a run's directory, and {options.run!r} is a file")
         if not run.is_dir() or (run / "agents.json").is_file():
             return self._saved(run)
+        if options.best:
+            return self._best(run)
         final = next((p for p in (run / "policy.npz", run / "policies") if p.exists()), None)
         return self._newest(run, final)
+
+    def _best(self, run: Path) -> Trained | TrainedAgents:
+        """What the run was at its best; and say how good that was."""
+        names = ("best_policy.npz", "best_policies")
+        path = next((run / name for name in names if (run / name).exists()), None)
+        if path is None:
+            raise Usage(
+                f"{str(run)!r} has no best policy yet: it is kept once an evaluation, or 20 "
+                "episodes of training, have judged one; without --best you get the newest"
+            )
+        found = self._saved(path)
+        judged = next(iter(_each(found))).judged
+        if judged is not None:
+            how = f"{judged['by']} gave it {judged['score']:.1f} after {judged['steps']:,} steps"
+            _say(f"policy: {path}, {how}")
+        return found
 
     def _newest(self, run: Path, final: Path | None) -> Trained | TrainedAgents:
         """What a run saved at its end, unless it has gone on from there; and say which it is."""

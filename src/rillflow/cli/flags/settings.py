@@ -27,7 +27,10 @@ _GROUPS = {
         "rollout_fragment_length",
     ),
     "faults": ("on_failure", "max_restarts", "worker_timeout", "env_timeout", "worker_memory"),
-    "network": ("hidden", "activation", "model", "lstm_size", "channels"),
+    "evaluation": (
+        "eval_every", "eval_episodes", "eval_timeout", "max_eval_failures", "info_metrics",
+    ),
+    "network": ("hidden", "activation", "model", "memory", "memory_size", "channels"),
 }  # fmt: skip
 """what every algorithm has, by subject; the rest is about learning"""
 
@@ -133,8 +136,8 @@ def parse_value(hint: Any, text: str) -> Any:
 
     >>> parse_value(tuple[int, ...], "64,64"), parse_value(float | None, "none")
     ((64, 64), None)
-    >>> parse_value(int, "4e5"), parse_value(int, "two")
-    (400000, 'two')
+    >>> parse_value(int, "4e5"), parse_value(int, "20k"), parse_value(int, "two")
+    (400000, 20000, 'two')
     """
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -169,12 +172,17 @@ def _first_that_fits(hints: tuple[Any, ...], text: str) -> Any:
     return next((value for value in values if not isinstance(value, str)), text)
 
 
+_SUFFIXES = {"k": 1e3, "m": 1e6}
+
+
 def _number(kind: type, text: str) -> Any:
+    factor = _SUFFIXES.get(text[-1:].lower(), 1.0)
     try:
-        value = float(text)
+        value = float(text[:-1] if factor != 1.0 else text) * factor
         if kind is float:
             return value
-        return int(value) if value.is_integer() and "." not in text else text
+        whole = value.is_integer() and ("." not in text or factor != 1.0)
+        return int(value) if whole else text
     except (ValueError, OverflowError):
         return text
 

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Sequence
 
 from rillflow.cli.output.error_messages import Usage
+from rillflow.runs.limits import DEFAULT, LIMITS, allowed, kind_of, unknown
 
-LIMITS = {
-    "return": "mean return of the last 100 episodes",
-    "steps": "environment steps",
-    "seconds": "seconds of training",
-}
-DEFAULT: dict[str, float] = {"steps": 100_000}
-_OTHER_NAMES = {
-    "reward": "return", "score": "return", "episode_reward_mean": "return", "timesteps": "steps",
-    "timesteps_total": "steps", "time": "seconds", "time_total_s": "seconds",
-}  # fmt: skip
 _SUFFIXES = {"k": 1e3, "m": 1e6}
 
 
@@ -33,14 +23,12 @@ def parse_until(given: Sequence[str]) -> dict[str, float]:
         name, equals, text = part.partition("=")
         name, number = name.strip(), _number(text)
         if not equals:
-            wrong.append(f"{part!r} is not of the form name=number")
+            hint = f": steps={part}, or return={part}?" if _number(part) is not None else ""
+            wrong.append(f"{part!r} is not of the form name=number{hint}")
         elif name not in LIMITS:
-            near = difflib.get_close_matches(name, [*LIMITS, *_OTHER_NAMES], n=1)
-            hint = f", did you mean {_OTHER_NAMES.get(near[0], near[0])!r}?" if near else ""
-            wrong.append(f"there is no limit {name!r}{hint}")
-        elif number is None or (name != "return" and number <= 0):
-            kind = "a number" if name == "return" else "a number above 0"
-            wrong.append(f"{name} must be {kind}, got {text!r}")
+            wrong.append(unknown(name).replace("unknown limit", "there is no limit"))
+        elif number is None or not allowed(name, number):
+            wrong.append(f"{name} must be {kind_of(name)}, got {text!r}")
         else:
             found[name] = number
     if wrong:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
+MARK = "o"
+"""of a single point: a letter, which every terminal has in every font"""
 
 
 def curve(
@@ -17,6 +19,7 @@ def curve(
     height: int,
     level: float | None = None,
     from_zero: bool = False,
+    marks: Sequence[tuple[float, float]] = (),
 ) -> list[str]:
     """Lines of text with the points joined, the smallest and largest value at the left.
 
@@ -27,6 +30,7 @@ def curve(
         height: in lines.
         level: a value to mark by a dotted line, such as a goal.
         from_zero: begin the axis there.
+        marks: single points beside the curve, each a circle.
 
     >>> print("\\n".join(curve([0, 1, 2, 3], [0, 1, 4, 9], width=14, height=3)))
       9 ┤⠀⠀⠀⠀⠀⠀⠀⡠⠊
@@ -36,7 +40,8 @@ def curve(
     points = [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(y)]
     if not points:
         return [""] * height
-    known = [y for _, y in points] + ([] if level is None else [level])
+    marks = [mark for mark in marks if all(map(math.isfinite, mark))]
+    known = [y for _, y in [*points, *marks]] + ([] if level is None else [level])
     low, high = min([*known, 0.0] if from_zero else known), max(known)
     if high == low:
         low, high = low - 0.5, high + 0.5
@@ -45,10 +50,18 @@ def curve(
     cells = _cells(points, max(4, width - margin - 2), height, low, high)
     marked = None if level is None else _row(level, low, high, 4 * height) // 4
     lines = []
+    circles = {
+        (
+            _row(y, low, high, 4 * height) // 4,
+            _column(x, points[0][0], points[-1][0], 2 * len(cells[0])) // 2,
+        )
+        for x, y in marks
+    }
     for index, line in enumerate(cells):
         text = "".join(chr(_BLANK + dots) for dots in line)
         if index == marked:
             text = text.replace(chr(_BLANK), "┄")
+        text = "".join(MARK if (index, i) in circles else here for i, here in enumerate(text))
         axis = "┤" if index in labels else "│"
         lines.append(f"{labels.get(index, ''):>{margin}} {axis}{text}")
     return lines
@@ -62,8 +75,7 @@ def _cells(
     columns = 2 * width
     by_column: dict[int, list[float]] = {}
     for x, y in points:
-        share = (x - first) / (last - first) if last > first else 0.0
-        by_column.setdefault(min(columns - 1, int(share * (columns - 1) + 0.5)), []).append(y)
+        by_column.setdefault(_column(x, first, last, columns), []).append(y)
     means = {column: sum(values) / len(values) for column, values in by_column.items()}
     before: int | None = None
     for column in range(columns):
@@ -77,6 +89,12 @@ def _cells(
             cells[dot // 4][column // 2] |= _DOTS[dot % 4][column % 2]
         before = row
     return cells
+
+
+def _column(x: float, first: float, last: float, columns: int) -> int:
+    """The column of dots of a place; what lies beyond the ends is at them."""
+    share = (x - first) / (last - first) if last > first else 0.0
+    return min(columns - 1, max(0, int(share * (columns - 1) + 0.5)))
 
 
 def _between(means: dict[int, float], column: int) -> float | None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from rillflow.scheduler.run import Run
 
 
+EPISODES = 100
+"""whose mean a return is, if there are so many"""
+
+
 class Lines(Listener):
     """A line a second at first, fewer as the run gets older, and always the last row."""
 
@@ -34,7 +38,7 @@ class Lines(Listener):
         """A line, if the last is old enough."""
         self.forecast.see(row)
         self._kept = row
-        if row["seconds"] >= self._next:
+        if row["seconds"] >= self._next or "eval_return" in row:
             self._next = row["seconds"] + max(1.0, row["seconds"] / 20)
             self._print(row)
 
@@ -54,15 +58,44 @@ def line(row: Row, forecast: Forecast) -> str:
         f"{duration(row['seconds']):>11} {row['steps']:>10,.0f} steps "
         f"{forecast.rate:>8,.0f} steps/s   return {shown_return(row)}"
     )
+    if "eval_return" in row:
+        text += f"   {shown_evaluation(row)}"
     left = forecast.left()
     return text + (f"   {time_left(left)}" if left is not None else "")
 
 
 def shown_return(row: Row) -> str:
-    """The return, or how far it is from being known."""
-    if math.isfinite(row["return"]):
-        return f"{row['return']:6.1f}"
-    return f"after 100 episodes (now {row['episodes']:.0f})"
+    """The mean return so far, and of how many episodes until there are a hundred."""
+    if not math.isfinite(row["return"]):
+        return "after the first episode"
+    return f"{row['return']:6.1f}{of_few(row)}"
+
+
+def of_few(row: Row) -> str:
+    """Of how many episodes a return is the mean, if they are fewer than it should be.
+
+    >>> of_few({"episodes": 7}), of_few({"episodes": 1}), of_few({"episodes": 240})
+    (' (7 episodes)', ' (1 episode)', '')
+    """
+    count = int(row["episodes"])
+    return "" if count >= EPISODES else f" ({count} episode{'s' if count != 1 else ''})"
+
+
+def shown_evaluation(row: Row) -> str:
+    """An evaluation, and of which moment it is.
+
+    >>> shown_evaluation({"eval_return": 487.5, "eval_steps": 60_000.0})
+    'evaluated 487.5 at 60,000'
+    """
+    return f"evaluated {row['eval_return']:.1f} at {row['eval_steps']:,.0f}"
+
+
+def got_so_far(row: Row) -> str:
+    """How good a run has become, in a few words."""
+    if not math.isfinite(row["return"]):
+        return "no episode has ended"
+    evaluated = f", {shown_evaluation(row)}" if "eval_return" in row else ""
+    return f"return {row['return']:.1f}{of_few(row)}{evaluated}"
 
 
 def time_left(left: tuple[float, str]) -> str:

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 
 _KEPT = 400
+_FEW = 100
+"""episodes of which a return is not yet the mean that it will be"""
 
 
 class Forecast:
@@ -19,8 +21,11 @@ class Forecast:
     def see(self, row: Mapping[str, float]) -> None:
         """One row; at most a few each second are kept, so that the trend is not one of a moment."""
         seconds = row["seconds"]
+        if self._points and row["steps"] == self._points[-1][1]:
+            return  # nothing was trained: it tells of an evaluation
         if not self._points or seconds >= self._points[-1][0] + 0.2:
-            self._points.append((seconds, row["steps"], row["return"]))
+            few = row.get("episodes", _FEW) < _FEW  # of them no trend can be made
+            self._points.append((seconds, row["steps"], math.nan if few else row["return"]))
 
     @property
     def rate(self) -> float:

@@ -18,7 +18,7 @@ def node(value: Any, argument: Any, pull: Callable[[Any], Any]) -> Any:
     out = Var(value, argument.tape)
 
     def back() -> None:
-        gradient = out.pop()
+        gradient, out.grad = out.grad, None
         if gradient is not None:
             argument.take(pull(gradient))
 

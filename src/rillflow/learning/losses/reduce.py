@@ -45,7 +45,7 @@ def mean(x: X, mask: Numbers | None = None) -> X:
     return framework(x).mean(x, mask)
 
 
-def standardized(x: X) -> X:
+def standardized(x: X, mask: Numbers | None = None) -> X:
     """Mean 0 and standard deviation 1, as PPO's reference code does it to advantages.
 
         (x - mean(x)) / (std(x) + 1e-8),    std with n - 1 below the fraction bar
@@ -54,11 +54,12 @@ def standardized(x: X) -> X:
 
     Args:
         x: any shape.
+        mask: boolean, the shape of `x`: which entries count; the others become 0.
 
     Returns:
         The shape of `x`.
     """
-    return framework(x).standardized(x)
+    return framework(x).standardized(x, mask)
 
 
 def minimum(a: X, b: Numbers) -> X:

@@ -52,11 +52,16 @@ def mean(x: Var | Array | float, mask: Array | None = None) -> Any:
     return masked_mean(x, mask)  # type: ignore[arg-type]  # it is no number
 
 
-def standardized(x: Var | Array) -> Array:
+def standardized(x: Var | Array, mask: Array | None = None) -> Array:
     """`reduce.standardized`."""
     values = array_of(x)
     if values.dtype is not FLOAT:
         check_floats("standardized", x=x)
+    if mask is not None:
+        check_mask(mask, values)
+        inside: Array = np.zeros_like(values)
+        inside[mask] = standardized(values[mask])
+        return inside
     n = values.size
     if n < 2:
         return np.zeros_like(values)

@@ -25,9 +25,13 @@ def mean(x: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 @torch.no_grad()
-def standardized(x: Tensor) -> Tensor:
+def standardized(x: Tensor, mask: Tensor | None = None) -> Tensor:
     """`reduce.standardized`."""
     check_floats("standardized", x=x)
+    if mask is not None:
+        check_bools("standardized", mask=mask)
+        check_same_shape("standardized", x=x, mask=mask)
+        return torch.zeros_like(x).masked_scatter(mask, standardized(x[mask]))
     if x.numel() < 2:
         return torch.zeros_like(x)
     return (x - x.mean()) / (x.std() + 1e-8)

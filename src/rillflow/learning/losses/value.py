@@ -136,7 +136,7 @@ def double_q_td_error(
     )
 
 
-def huber_loss(errors: X, weights: Numbers | None = None) -> X:
+def huber_loss(errors: X, weights: Numbers | None = None, mask: Numbers | None = None) -> X:
     """The loss of q learning from prioritized replay (Schaul et al. 2015, arXiv:1511.05952).
 
         L = mean(weights * huber(errors)),    with slopes clipped to [-1, 1]
@@ -144,8 +144,9 @@ def huber_loss(errors: X, weights: Numbers | None = None) -> X:
     Args:
         errors: TD errors, any shape.
         weights: importance weights; constants, the shape of `errors`; without them all are 1.
+        mask: booleans, the shape of `errors`: which entries count.
     """
-    return framework(errors).huber_loss(errors, weights)
+    return framework(errors).huber_loss(errors, weights, mask)
 
 
 def td_loss(q: X, target: Numbers, weights: Numbers | None = None) -> X:

@@ -17,6 +17,7 @@ from rillflow.learning.losses.checks_in_numpy import (
     check_floats,
     check_floats_alike,
     check_ints,
+    check_mask,
 )
 from rillflow.learning.losses.node import node, nodes
 from rillflow.learning.losses.reduce_in_numpy import average, kept
@@ -81,7 +82,7 @@ def huber(x: Given, delta: float = 1.0) -> Any:
     return node(near * (size - 0.5 * near), x, lambda g: np.copysign(near, errors) * g)
 
 
-def huber_loss(errors: Given, weights: Given | None = None) -> Any:
+def huber_loss(errors: Given, weights: Given | None = None, mask: Array | None = None) -> Any:
     """`value.huber_loss`."""
     x = array_of(errors)
     if x.dtype is not FLOAT:
@@ -92,8 +93,13 @@ def huber_loss(errors: Given, weights: Given | None = None) -> Any:
             check_floats_alike("huber_loss", errors=errors, weights=weights)
     slope = np.minimum(np.maximum(x, -ONE), ONE)
     weighted = slope if weights is None else slope * w
-    share = 1.0 / (x.size or 1)
-    value = np.vdot(weighted, x - HALF * slope) * share
+    near = x - HALF * slope
+    count = x.size
+    if mask is not None:
+        check_mask(mask, x)
+        weighted, near, count = kept(weighted, mask), kept(near, mask), np.count_nonzero(mask)
+    share = 1.0 / (count or 1)
+    value = np.vdot(weighted, near) * share
     return node(value, errors, lambda g: weighted * (g * share))
 
 

@@ -102,7 +102,7 @@ def _pick(q: Tensor, a: Tensor) -> Tensor:
     return q.gather(-1, a.long().unsqueeze(-1)).squeeze(-1)
 
 
-def huber_loss(errors: Tensor, weights: Tensor | None = None) -> Tensor:
+def huber_loss(errors: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
     """`value.huber_loss`."""
     check_floats("huber_loss", errors=errors)
     costs = huber(errors)
@@ -110,7 +110,7 @@ def huber_loss(errors: Tensor, weights: Tensor | None = None) -> Tensor:
         check_floats("huber_loss", weights=weights)
         check_same_shape("huber_loss", errors=errors, weights=weights)
         costs = costs * weights.detach()
-    return costs.mean()
+    return masked_mean(costs, mask)
 
 
 def td_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:

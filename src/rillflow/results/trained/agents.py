@@ -36,6 +36,8 @@ class TrainedAgents:
         self.history = history
         self.stats = stats
         """per operator rates and the verdict on the bottleneck; `print` it. None: it was loaded"""
+        self.best: TrainedAgents | None = None
+        """of what `train` returns: the best policies of the run, where they were judged"""
 
     @property
     def config(self) -> AlgorithmConfig:

@@ -10,6 +10,7 @@ from typing import Any
 from rillflow.algorithms import NAMES, get_algorithm
 from rillflow.errors import BuildError
 from rillflow.learning.config import AS_BEFORE, AlgorithmConfig
+from rillflow.learning.suited_settings import current
 from rillflow.results.trained.policy import Origin, Trained
 from rillflow.safety.consent import named_code, untrusted
 
@@ -36,7 +37,7 @@ def load(
     names = {field.name for field in dataclasses.fields(kind)}
     settings: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
-        for key, value in {"env": None, **AS_BEFORE, **saved}.items()
+        for key, value in current({"env": None, **AS_BEFORE, **saved}).items()
         if key in names  # another version may have had other settings
     }
     if env is not None:
@@ -47,7 +48,10 @@ def load(
     origin = Origin(Path(path), saved.get("env"), untrusted(named_code(asks), trust))
     if origin.untrusted:
         settings["env"] = None  # so that nobody makes it by mistake
-    return Trained(kind(**settings), spec, weights, history, origin=origin)
+    trained = Trained(kind(**settings), spec, weights, history, origin=origin)
+    judged = about.get("judged")
+    trained.judged = judged if isinstance(judged, Mapping) else None
+    return trained
 
 
 def _checked(

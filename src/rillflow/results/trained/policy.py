@@ -54,6 +54,10 @@ class Trained:
         """per operator rates and the verdict on the bottleneck; `print` it. None: it was loaded"""
         self.origin = origin
         """the file that it was loaded from"""
+        self.best: Trained | None = None
+        """of what `train` returns: the best policy of the run, where one was judged"""
+        self.judged: Mapping[str, Any] | None = None
+        """of a best policy: by what it was judged, its score, and after how many steps"""
         self._policy: Any = make_actor(spec, 0)
         self._policy.set_weights(weights)
         self._memory: Array | None = None
@@ -112,6 +116,8 @@ class Trained:
             settings["env"] = self.origin.env
         module = type(self.config).__module__
         about = {"settings": settings, "config": module, "history": thinned(self.history)}
+        if self.judged is not None:
+            about["judged"] = dict(self.judged)
         save_policy(path, self.spec, self.weights, about)
 
 

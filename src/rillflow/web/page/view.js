@@ -265,7 +265,11 @@ function chart(id, series, { xName, yFormat, goal, zero }) {
     svg("line", { class: "goal", x1: box.left, x2: box.right, y1: y(goal), y2: y(goal) }, picture);
     svg("text", { class: "goal-name", x: box.left + 6, y: y(goal) + 14 }, picture).textContent = "goal " + figure(goal);
   }
-  series.forEach((one, i) => svg("path", { class: "line" + i % 6, d: pathOf(one.points, x, y) }, picture));
+  series.forEach((one, i) => {
+    const tone = (one.tone === undefined ? i : one.tone) % 6;
+    svg("path", { class: "line" + tone + (one.dots ? " between" : ""), d: pathOf(one.points, x, y) }, picture);
+    if (one.dots) for (const [a, b] of one.points) svg("circle", { class: "dot" + tone, cx: x(a), cy: y(b), r: 3.5 }, picture);
+  });
   const cross = svg("line", { class: "cross", y1: box.top, y2: box.bottom }, picture);
   const tell = () => {
     const at = hover[id] === undefined ? null : first + (last - first) * (hover[id] * width - box.left) / (box.right - box.left);
@@ -275,7 +279,7 @@ function chart(id, series, { xName, yFormat, goal, zero }) {
       const point = inside ? one.points.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a)) : one.points[one.points.length - 1];
       if (inside && i === 0) ["x1", "x2"].forEach((end) => cross.setAttribute(end, x(point[0])));
       const where = inside && i === series.length - 1 ? " at " + count(point[0]) + " " + xName : "";
-      return make("span", "key key" + i % 6, (one.name ? one.name + " " : "") + yFormat(point[1]) + where);
+      return make("span", "key key" + (one.tone === undefined ? i : one.tone) % 6 + (one.dots ? " ring" : ""), (one.name ? one.name + " " : "") + yFormat(point[1]) + where);
     });
     $(id + "-aside").replaceChildren(...words);
   };
@@ -299,16 +303,22 @@ const pairs = (xs, ys) => (xs || []).map((x, i) => [x, ys[i]]).filter(([a, b]) =
 function updateCurves() {
   const { columns, last } = seen.curve, keys = Object.keys(columns);
   const own = keys.filter((key) => key.endsWith("/return"));
-  const shown = (own.length ? own : ["return"]).map((key) => ({
-    name: own.length ? key.slice(0, -7) : "", points: pairs(columns.steps, columns[key] || []),
-  })).filter((one) => one.points.length);
-  const goal = own.length ? undefined : (seen.run.until || {}).return;
+  const several = own.length > 0, evaluated = "eval_return" in columns;
+  const lines = (several ? own : ["return"]).map((key, tone) => ({
+    name: several ? key.slice(0, -7) : evaluated ? "training" : "", points: pairs(columns.steps, columns[key] || []), tone,
+  }));
+  // an evaluation is one of earlier weights, and stands at their step
+  const marks = (several ? own.map((key) => key.replace(/return$/, "eval_return")) : ["eval_return"]).map((key, tone) => ({
+    name: several ? key.slice(0, -12) + " evaluated" : "evaluated", points: pairs(columns.eval_steps, columns[key] || []), tone, dots: true,
+  }));
+  const shown = [...lines, ...marks].filter((one) => one.points.length);
+  const until = seen.run.until || {}, goal = several ? undefined : typeof until.return === "number" ? until.return : until.eval_return;
   if (shown.length) chart("curve", shown, { xName: "steps", yFormat: figure, goal: typeof goal === "number" ? goal : undefined });
   else blank("curve", last.episodes === undefined ? "No results yet." : `The mean return of 100 episodes: ${count(last.episodes)} so far.`);
   const speed = throughput(columns);
   if (speed.length > 1) chart("speed", [{ name: "", points: speed }], { xName: "seconds", yFormat: (v) => rate(v) + " steps/s", zero: true });
   else blank("speed", "No results yet.");
-  const plain = new Set(["steps", "episodes", "seconds", "return", ...own]);
+  const plain = new Set(["steps", "episodes", "seconds", "return", "eval_steps", "eval_return", ...own, ...own.map((key) => key.replace(/return$/, "eval_return"))]);
   const rest = keys.filter((key) => !plain.has(key)).sort();
   if (!rest.length) return;
   keep($("figures"), rest, () => make("div", "mini", make("p", "", make("span"), make("b")), make("div")), (node, key) => {
@@ -361,8 +371,12 @@ function updateTiles() {
   const speed = (end[1] - from[1]) / (end[0] - from[0]) || end[1] / end[0];
   const until = run.until || {}, goal = (key, form) => (typeof until[key] === "number" ? ", goal " + form(until[key]) : "");
   const elapsed = last.seconds || status.seconds;
+  const few = last.episodes < 100, best = status.best || {}, byEvaluation = best.by === "evaluation";
+  const evaluation = last.eval_return === undefined ? [] : [[last.eval_return, "Evaluated" + goal("eval_return", figure), figure(last.eval_return),
+    "at " + count(last.eval_steps) + " steps" + (byEvaluation && best.steps !== last.eval_steps ? "; best " + figure(best.score) + " at " + count(best.steps) : "")]];
   const tiles = [
-    [last.return, "Return" + goal("return", figure), figure(last.return), "mean of 100 episodes"],
+    [last.return, "Return" + goal("return", figure), figure(last.return), few ? `mean of ${count(last.episodes)} episode${last.episodes === 1 ? "" : "s"} so far` : "mean of 100 episodes"],
+    ...evaluation,
     [last.steps, "Steps" + goal("steps", count), count(last.steps), "of the environments"],
     [speed, "Steps per second", isFinite(speed) ? rate(speed) : "–", over ? "mean of the run" : "over the last 10 s"],
     [last.episodes, "Episodes", count(last.episodes), "ended"],
@@ -438,7 +452,7 @@ function updateTables() {
 function plain(value) {
   if (value === null) return "none";
   if (typeof value === "number") return Math.abs(value) >= 10000 || Number.isInteger(value) ? value.toLocaleString("en") : String(value);
-  if (Array.isArray(value)) return value.map(plain).join(", ");
+  if (Array.isArray(value)) return value.map(plain).join(", ") || "none";
   if (typeof value === "object" && !Object.keys(value).length) return "none";
   if (typeof value === "object") return Object.entries(value).map(([k, v]) => `${k} ${plain(v)}`).join(", ");
   return String(value);
@@ -460,7 +474,7 @@ function updateFacts() {
   put($("about"), [run.engine && run.engine + " engine", run.seed !== undefined && "seed " + run.seed, run.created && "started " + when(run.created)].filter(Boolean).join(" · "));
   const facts = [];
   for (const [key, value] of Object.entries(run)) {
-    if (key === "config" || key === "format") continue;
+    if (["config", "format", "summary"].includes(key)) continue;
     if (key === "created") facts.push(["started", when(value)]);
     else if (key === "versions" || key === "machine") for (const [k, v] of Object.entries(value || {})) facts.push([k.replaceAll("_", " "), key === "versions" ? String(v) : plain(v)]);
     else facts.push([key, key === "seed" ? String(value) : plain(value)]);
@@ -491,8 +505,11 @@ function updateState() {
     stopped: "Stopped" + done + " " + (status.seconds ? status.verdict : ""),
     offline: "The view has been closed, or its process has ended. What is shown is what was known last.",
   };
+  const slow = Object.entries(status.callbacks || {}).filter(([, own]) => last.seconds > 1 && own.seconds > 0.1 * last.seconds)
+    .map(([name, own]) => ` Callback ${name} takes ${percent(own.seconds / last.seconds)} of the time.`).join("");
+  const failed = (status.evaluation || {}).failed ? ` ${status.evaluation.failed} evaluation${status.evaluation.failed === 1 ? "" : "s"} failed.` : "";
   const still = status.seconds === 0 && last.steps > 0 && "No time passes on the clock of this engine, so nothing is busy and nothing is a bottleneck.";
-  put($("word"), words[state] || still || status.verdict || "");
+  put($("word"), (words[state] || still || status.verdict || "") + failed + slow);
   $("word").classList.toggle("hot", !!status.bottleneck);
   document.title = (state === "running" ? "" : state + " · ") + $("name").textContent + (last.return === undefined ? "" : " · " + figure(last.return));
 }

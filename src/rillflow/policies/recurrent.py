@@ -1,4 +1,7 @@
-"""A network that remembers (Hochreiter and Schmidhuber 1997, doi:10.1162/neco.1997.9.8.1735)."""
+"""Networks that remember: an lstm or a gru above whatever sees the observation.
+
+Hochreiter and Schmidhuber 1997, doi:10.1162/neco.1997.9.8.1735; Cho et al. 2014, arXiv:1406.1078.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,36 @@ from rillflow.policies.heads import Headed
 from rillflow.policies.mlp import Layers, vector_layers
 from rillflow.policies.spec import PolicySpec
 
+CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+"""kinds of memory; the parameters of one are called as its kind: `gru.weight_ih_l0`, ..."""
 
-class Lstm(Headed):
-    """Layers or convolutions, then an lstm, then heads.
 
-    The state of an environment is one array [2, size], hidden on top of cell, so that states
-    travel as one column of a batch and are selected by environment like anything else.
+class Recurrent(Headed):
+    """Layers or convolutions, then a memory, then heads.
+
+    The state of an environment is one array, so that states travel as one column of a batch and
+    are selected by environment like anything else: of an lstm [2, size], hidden on top of cell; of
+    a gru [size].
     """
 
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__(spec)
+        assert spec.memory is not None, "this network is for specs with a memory"
+        self.kind = spec.memory
         self.trunk: Layers | Convolutions | CombinedTrunk
         if spec.packed:
             self.trunk = CombinedTrunk(spec)
         else:
             self.trunk = convolutions_of(spec) if spec.image else vector_layers(spec)
-        self.lstm = nn.LSTM(self.trunk.features, spec.lstm_size)
-        self.add_heads(spec.lstm_size)
+        self.add_module(self.kind, CELLS[self.kind](self.trunk.features, spec.memory_size))
+        self.add_heads(spec.memory_size)
 
     def forward(self, obs: Tensor, state: Tensor, starts: Tensor) -> tuple[Tensor, ...]:
         """`(outputs, values, state)` or `(q values, state)`.
 
         Args:
             obs: [T, B, ...].
-            state: before the first row, [B, 2, size].
+            state: before the first row, [B, *state_shape].
             starts: [T, B], true where an episode begins: the state before it is forgotten.
         """
         time, batch = starts.shape
@@ -45,17 +54,18 @@ class Lstm(Headed):
         return (*self.heads(remembered), state)
 
     def _remember(self, x: Tensor, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-        # the lstm runs over whole stretches in which no environment starts an episode: one call
+        # the cells run over whole stretches in which no environment starts an episode: one call
         # for a long stretch costs far less than one per row
-        hidden, cell = state.transpose(0, 1).contiguous()
+        cells = getattr(self, self.kind)
+        parts = list(state.transpose(0, 1).contiguous()) if self.kind == "lstm" else [state]
         resets = starts.any(1).nonzero().flatten().tolist()
         cuts = sorted({0, *resets, len(x)})
         pieces = []
         for begin, end in pairwise(cuts):
             forget = starts[begin].unsqueeze(-1)
             # filled, not multiplied by zero: what is forgotten may be NaN
-            before = [s.masked_fill(forget, 0).unsqueeze(0) for s in (hidden, cell)]
-            piece, (hidden, cell) = self.lstm(x[begin:end], (before[0], before[1]))
-            hidden, cell = hidden.squeeze(0), cell.squeeze(0)
+            before = [part.masked_fill(forget, 0).unsqueeze(0) for part in parts]
+            piece, after = cells(x[begin:end], tuple(before) if len(before) > 1 else before[0])
+            parts = [part.squeeze(0) for part in (after if len(before) > 1 else (after,))]
             pieces.append(piece)
-        return torch.cat(pieces), torch.stack((hidden, cell), 1)
+        return torch.cat(pieces), torch.stack(parts, 1) if len(parts) > 1 else parts[0]

@@ -1,0 +1,75 @@
+"""What settings are called elsewhere: somebody who types one of these names is told ours."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+
+_OURS: dict[str, tuple[str, ...]] = {
+    "learning_rate": ("lr",),
+    "actor_lr": ("lr",),
+    "n_steps": ("n_step", "rollout_fragment_length"),
+    "num_steps": ("rollout_fragment_length",),
+    "rollout_length": ("rollout_fragment_length",),
+    "n_envs": ("num_envs_per_worker",),
+    "num_envs": ("num_envs_per_worker",),
+    "num_envs_per_env_runner": ("num_envs_per_worker",),
+    "num_env_runners": ("num_workers",),
+    "n_workers": ("num_workers",),
+    "batch_size": ("sgd_minibatch_size", "train_batch_size"),
+    "minibatch_size": ("sgd_minibatch_size", "train_batch_size"),
+    "n_epochs": ("num_sgd_iter",),
+    "num_epochs": ("num_sgd_iter",),
+    "update_epochs": ("num_sgd_iter",),
+    "clip_range": ("clip_param",),
+    "clip_coef": ("clip_param",),
+    "ent_coef": ("entropy_coef",),
+    "entropy_coeff": ("entropy_coef",),
+    "vf_coef": ("vf_loss_coef",),
+    "vf_loss_coeff": ("vf_loss_coef",),
+    "gae_lambda": ("lambda_",),
+    "max_grad_norm": ("grad_clip",),
+    "discount": ("gamma",),
+    "net_arch": ("hidden",),
+    "hidden_sizes": ("hidden",),
+    "policy_kwargs": ("hidden",),
+    "activation_fn": ("activation",),
+    "policy": ("model",),
+    "network": ("model",),
+    "replay_buffer_size": ("buffer_size",),
+    "target_update_interval": ("target_network_update_freq",),
+    "exploration_fraction": ("epsilon_timesteps",),
+    "exploration_final_eps": ("final_epsilon",),
+    "train_freq": ("training_intensity",),
+    "gradient_steps": ("training_intensity",),
+    "anneal_lr": ("final_lr",),
+    "device": ("num_gpus",),
+    "cuda": ("num_gpus",),
+    "eval_freq": ("eval_every",),
+    "eval_interval": ("eval_every",),
+    "n_eval_episodes": ("eval_episodes",),
+    "evaluation_interval": ("eval_every",),
+    "evaluation_duration": ("eval_episodes",),
+}
+"""by the name elsewhere: ours, of which the first counts that an algorithm has"""
+_STEPS = {"total_timesteps", "timesteps", "total_steps", "num_timesteps", "n_timesteps"}
+"""how long to train, which is no setting here"""
+
+
+def our_name(name: str, known: Collection[str]) -> str | None:
+    """The setting among those known that somebody means; None: nobody can tell.
+
+    >>> our_name("learning_rate", {"lr", "lambda_"}), our_name("lamda", {"lr", "lambda_"})
+    ('lr', 'lambda_')
+    """
+    meant = next((ours for ours in _OURS.get(_plain(name), ()) if ours in known), None)
+    return meant or next(iter(difflib.get_close_matches(name, known, n=1)), None)
+
+
+def means_steps(name: str) -> bool:
+    """Whether somebody means how many steps to train for, which `until` says here."""
+    return _plain(name) in _STEPS
+
+
+def _plain(name: str) -> str:
+    return name.strip("-").replace("-", "_").lower()

@@ -1,0 +1,68 @@
+"""What settings begin with where nobody says otherwise, and their older names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rillflow.envs.registry import is_atari
+from rillflow.errors import BuildError
+
+
+def tuned(settings: type, env: Any) -> dict[str, Any]:
+    """What the algorithm of these settings is best given for an environment; often nothing.
+
+    It stands in the algorithm's file, as `tuned`, under the environment's id or its family:
+    "atari". Settings begin with it, however they are made; what is said there wins. Of classes
+    that are derived from each other the first that knows the environment counts.
+
+    >>> from rillflow.algorithms import ppo
+    >>> tuned(ppo.Config, "ALE/Pong-v5")["clip_param"]
+    0.1
+    >>> tuned(ppo.Config, "CartPole-v1")
+    {}
+    """
+    if not isinstance(env, str):
+        return {}
+    for cls in settings.__mro__:
+        table = getattr(vars(cls).get("algorithm"), "tuned", {})
+        for name in (env, "atari") if is_atari(env) else (env,):
+            if name in table:
+                return dict(table[name])
+    return {}
+
+
+def suiting(settings: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What suits the environment best, and above it what a memory needs, if there is one."""
+    suits = tuned(settings, values.get("env"))
+    if "model" in values and "memory" not in values:
+        suits.pop("memory", None)  # a model that is named is that model, and nothing above it
+    both = {**suits, **values}
+    if remembers(both.get("model"), both.get("memory")):
+        suits |= tuned(settings, MEMORY)
+    return suits
+
+
+def remembers(model: Any, memory: Any) -> bool:
+    """Whether a policy of these settings has a memory, of ours or in a network of the user's."""
+    return memory is not None or model == "lstm" or getattr(model, "state_shape", None) is not None
+
+
+MEMORY = "memory"
+"""under which an algorithm's `tuned` has what it is best given with a policy that remembers"""
+
+SAME = {"lstm_size": "memory_size"}
+"""older names of settings that mean the same"""
+
+
+def current(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under their names of today.
+
+    >>> current({"lstm_size": 64})
+    {'memory_size': 64}
+    """
+    renamed = {SAME.get(name, name): value for name, value in values.items()}
+    if len(renamed) < len(values):
+        old = next(name for name in values if name in SAME)
+        raise BuildError(f"{old} is an older name of {SAME[old]}: give one of the two.")
+    return renamed
