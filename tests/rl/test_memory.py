@@ -355,7 +355,7 @@ def test_settings_that_a_memory_needs_are_there_unless_others_are_given() -> Non
     for chosen in ({"memory": "gru"}, {"model": "lstm"}, {"model": Recalling}):
         assert async_dqn.Config.make(**chosen).rollout_fragment_length == 32
     assert async_dqn.Config.make(memory="gru", rollout_fragment_length=9).fragment_steps == 72
-    assert async_dqn.Config.make().rollout_fragment_length == 8
+    assert async_dqn.Config.make().rollout_fragment_length == 4
     assert dqn.Config.make(memory="gru", lstm_size=9).memory_size == 9
 
 
