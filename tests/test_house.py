@@ -57,6 +57,10 @@ HOUSE = {
     "the sum tree": ("experience/sum_tree.py", "class "),
     "prioritized replay": ("experience/prioritized.py", "class PrioritizedReplayBuffer"),
     "n-step transitions": ("experience/n_step.py", "def "),
+    "steps whose windows reach into the next fragment": (
+        "experience/waiting_steps.py",
+        "class WaitingSteps",
+    ),
     "what settings suit an environment, or a memory": (
         "learning/suited_settings.py",
         "def suiting",

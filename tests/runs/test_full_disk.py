@@ -116,7 +116,10 @@ def test_a_run_that_ends_on_a_full_disk_fails_and_goes_on_when_there_is_room(dis
     assert [path for path in paths if not read_checkpoint(path).state] == []
     assert not list(directory.path.rglob(".tmp-*"))
     assert not list(directory.path.rglob("*.part"))
-    with pytest.raises(rf.RunError, match="No space left"):
+    with (
+        pytest.warns(UserWarning, match="best policy is not saved.*No space left"),
+        pytest.raises(rf.RunError, match="No space left"),
+    ):
         go_on(directory, 2000)
     assert contents(directory) == before
     disk.empty()

@@ -55,19 +55,6 @@ class FinalInfos:
             if self._unseen[name] == _UNSEEN:
                 self._notes.append(self._missing(name, info))
 
-    def watch(self, vector: Any) -> None:
-        """Have a vector of our own keep the infos of its copies."""
-        if hasattr(vector, "infos"):
-            vector.infos = []
-
-    def read_rows(
-        self, rows: Sequence[int], vector: Any, info: Mapping[str, Any], *, same_step: bool
-    ) -> None:
-        """The infos of the copies whose episodes ended, with the info of that step."""
-        own = getattr(vector, "infos", None)
-        for row in rows:
-            self.read(row_of(info, row, same_step) if own is None else own[row])
-
     def pop(self) -> list[Figures]:
         """The figures of each episode that ended since the last call, in their order."""
         ended, self._ended = self._ended, []
@@ -105,6 +92,38 @@ class FinalInfos:
             f"info_metrics: {_UNSEEN} episodes of {self.env!r} ended without info[{name!r}]; "
             f"the last info had {has or 'no keys at all'}"
         )
+
+
+class ReadsInfos:
+    """What a vector environment has for the infos of its copies."""
+
+    name: str
+    vector: Any
+    _mode: str
+    _infos: FinalInfos | None = None
+
+    def want_infos(self, names: Sequence[str]) -> None:
+        """From now on read these figures from the info with which each episode ends."""
+        if names:
+            self._infos = FinalInfos(names, self.name)
+            self._ask_for_infos()
+
+    def _ask_for_infos(self) -> None:
+        """Have a vector of our own keep the infos of its copies."""
+        if self._infos is not None and hasattr(self.vector, "infos"):
+            self.vector.infos = []
+
+    def _read_infos(self, rows: Sequence[int], info: Mapping[str, Any]) -> None:
+        """Episodes have ended in these rows, with the info of this step."""
+        if self._infos is None:
+            return
+        own, same_step = getattr(self.vector, "infos", None), self._mode == "SameStep"
+        for row in rows:
+            self._infos.read(row_of(info, row, same_step) if own is None else own[row])
+
+    def pop_infos(self) -> tuple[list[Figures], list[str]]:
+        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
+        return ([], []) if self._infos is None else (self._infos.pop(), self._infos.pop_notes())
 
 
 def row_of(info: Mapping[str, Any], row: int, same_step: bool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rillflow.envs.autoreset import autoreset_mode, final_observations, missing_final
 from rillflow.envs.checks import (
@@ -22,7 +21,7 @@ from rillflow.envs.checks import (
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
-from rillflow.envs.final_info import Figures, FinalInfos
+from rillflow.envs.final_info import ReadsInfos
 from rillflow.envs.frame_stack import FrameStack
 from rillflow.envs.info_masks import InfoMasks, stuck_row
 from rillflow.envs.layout import MASK, all_finite, layout_of
@@ -34,15 +33,16 @@ from rillflow.envs.step import Step as Step
 from rillflow.envs.step import begun_anew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from gymnasium.spaces import Box, Space
+
 
 _STEP = ("observations", "rewards", "terminations", "truncations", "info")
 _ONE = np.float32(1)
 
 
-class Envs:
+class Envs(ReadsInfos):
     """A vector environment with plain arrays, checked results and episode statistics.
 
     Args:
@@ -98,13 +98,14 @@ class Envs:
         self._seen: Array = np.empty(0)
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes = Episodes(self.num_envs)
-        self._infos: FinalInfos | None = None
         space = vector.observation_space
         self._expected = (space.shape, space.dtype) if is_box(space) else None
         # what every step is compared with: asked for once, because asking costs more than comparing
         self._flags = (self.num_envs,), np.dtype(bool)
         self._action_shape = (self.num_envs, *(self.action_space.shape or ()))
-        self._indexed = getattr(self.action_space.dtype, "kind", "O") in "iu"
+        self._indexed = isinstance(self.action_space.dtype, np.dtype) and (
+            self.action_space.dtype.kind in "iu"
+        )
 
     @property
     def observation_space(self) -> Box:
@@ -217,20 +218,12 @@ class Envs:
         self.obs = obs
         return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
 
-    def _count(
-        self,
-        rewards: npt.NDArray[np.float32],
-        valid: Bools | None,
-        done: Bools,
-        info: dict[str, Any] | None,
-    ) -> None:
-        """Note the environment's own rewards, and how episodes end; then clip what is learned."""
+    def _count(self, rewards: Array, valid: Bools | None, done: Bools, info: Any) -> None:
+        """Note the environment's own rewards; what is learned from is clipped afterwards."""
         self._episodes.count(rewards, valid)
         if info is not None:
             self._episodes.end(done)
-            if self._infos is not None:
-                rows, same_step = done.nonzero()[0].tolist(), self._mode == "SameStep"
-                self._infos.read_rows(rows, self.vector, info, same_step=same_step)
+            self._read_infos(done.nonzero()[0].tolist(), info)
         if self._clip_rewards:
             np.maximum(np.minimum(rewards, _ONE, out=rewards), -_ONE, out=rewards)
 
@@ -260,16 +253,6 @@ class Envs:
         """Return and length of each episode that ended since the last call (before clipping)."""
         return self._episodes.pop()
 
-    def want_infos(self, names: Sequence[str]) -> None:
-        """From now on read these figures from the info with which each episode ends."""
-        if names:
-            self._infos = FinalInfos(names, self.name)
-            self._infos.watch(self.vector)
-
-    def pop_infos(self) -> tuple[list[Figures], list[str]]:
-        """What was wanted of each episode of the next `pop_episodes`, and what to tell the user."""
-        return ([], []) if self._infos is None else (self._infos.pop(), self._infos.pop_notes())
-
     def mend(self) -> None:
         """From now on what raises, now and then, begins anew: a copy, or a vector of one piece."""
         if self.mending is not None:
@@ -296,8 +279,7 @@ class Envs:
         assert self._again is not None
         self.vector = replaced(self.vector, self._again, self.name)
         self._state = state_of(self.vector)
-        if self._infos is not None:
-            self._infos.watch(self.vector)
+        self._ask_for_infos()
         if self.mending is not None and self.mending.prepare is not None:
             self.mending.prepare(self.vector)
         return self._call_reset(seed=seed)

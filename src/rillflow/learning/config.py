@@ -14,7 +14,7 @@ from rillflow.errors import BuildError
 from rillflow.images import Channels, image_in
 from rillflow.learning import evaluation_settings, fault_settings, schedules
 from rillflow.learning.fields import type_problems
-from rillflow.learning.other_names import means_steps, our_name
+from rillflow.learning.other_names import instead_of
 from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
 from rillflow.learning.suited_settings import current, remembers, suiting
 from rillflow.policies.explorers import Explorer
@@ -108,18 +108,15 @@ class AlgorithmConfig(metaclass=_Settings):
     worker_memory: int | str | None = None
     """memory at which a worker is replaced after its rollout, such as 2GiB; none: no limit"""
     eval_every: int | None = None
-    """steps of the environments between two evaluations of the policy, in environments of their
-    own; none: it is not evaluated while it trains"""
+    """steps between two evaluations, in environments of their own; none: there are none"""
     eval_episodes: int = 20
     """whole episodes of each evaluation"""
     eval_timeout: float | None = None
-    """seconds for one evaluation in a process of its own, before it is given up; 0: for ever; none:
-    20 times the slowest so far, but ten minutes at least"""
+    """seconds for one; 0: for ever; none: 20 times the slowest so far, ten minutes at least"""
     max_eval_failures: int = 5
     """evaluations that fail one after the other, before the run ends with an error"""
     info_metrics: tuple[str, ...] = ()
-    """keys of the infos of environments, such as is_success: their values at the ends of episodes
-    become figures, means of 100 episodes"""
+    """keys of infos, such as is_success, whose last values are figures: means of 100 episodes"""
     gamma: float = 0.99
     """discount factor"""
     lr: float = 3e-4
@@ -295,9 +292,7 @@ class AlgorithmConfig(metaclass=_Settings):
         if self.normalize_observations and self.scale_observations:
             wrong.append(BOTH_SCALED)
         wrong += self.preprocessing.problems()
-        wrong += fault_settings.problems(self)
-        wrong += evaluation_settings.problems(self)
-        return wrong
+        return [*wrong, *fault_settings.problems(self), *evaluation_settings.problems(self)]
 
     if not TYPE_CHECKING:
 
@@ -350,9 +345,6 @@ def below_one(settings: Any, *names: str) -> list[str]:
     ]
 
 
-AS_BEFORE: dict[str, Any] = {"resize": None, "action_masks": False}
-"""what was done in runs of versions that had no such setting"""
-
 RENAMED = {"loss": "update", "postprocess": "prepare"}
 """settings of version 0.1 that say something else now"""
 
@@ -363,7 +355,4 @@ def _unknown(name: str, known: set[str]) -> str:
             f"unknown setting {name!r}: it is {RENAMED[name]!r} now, a function of the networks, "
             "the rows and the settings (docs/own-algorithm.md shows one)"
         )
-    if means_steps(name):
-        return f"unknown setting {name!r}: how long to train is said by until={{'steps': 50_000}}"
-    near = our_name(name, known)
-    return f"unknown setting {name!r}" + (f", did you mean {near!r}?" if near else "")
+    return f"unknown setting {name!r}{instead_of(name, known)}"

@@ -66,6 +66,14 @@ def our_name(name: str, known: Collection[str]) -> str | None:
     return meant or next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 
+def instead_of(name: str, known: Collection[str]) -> str:
+    """What to say after a setting that there is not: the one that is meant, if anybody can tell."""
+    if means_steps(name):
+        return ": how long to train is said by until={'steps': 50_000}"
+    near = our_name(name, known)
+    return f", did you mean {near!r}?" if near else ""
+
+
 def means_steps(name: str) -> bool:
     """Whether somebody means how many steps to train for, which `until` says here."""
     return _plain(name) in _STEPS

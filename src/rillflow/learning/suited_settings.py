@@ -66,3 +66,7 @@ def current(values: Mapping[str, Any]) -> dict[str, Any]:
         old = next(name for name in values if name in SAME)
         raise BuildError(f"{old} is an older name of {SAME[old]}: give one of the two.")
     return renamed
+
+
+AS_BEFORE: dict[str, Any] = {"resize": None, "action_masks": False}
+"""what was done in runs of versions that had no such setting"""

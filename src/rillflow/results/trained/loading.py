@@ -9,8 +9,8 @@ from typing import Any
 
 from rillflow.algorithms import NAMES, get_algorithm
 from rillflow.errors import BuildError
-from rillflow.learning.config import AS_BEFORE, AlgorithmConfig
-from rillflow.learning.suited_settings import current
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.suited_settings import AS_BEFORE, current
 from rillflow.results.trained.policy import Origin, Trained
 from rillflow.safety.consent import named_code, untrusted
 
