@@ -7,6 +7,7 @@ from typing import Any
 
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
+from rillflow.learning.schedules import Schedule
 
 
 def tuned(settings: type, env: Any) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def tuned(settings: type, env: Any) -> dict[str, Any]:
     >>> from rillflow.algorithms import ppo
     >>> tuned(ppo.Config, "ALE/Pong-v5")["clip_param"]
     0.1
-    >>> tuned(ppo.Config, "CartPole-v1")
+    >>> tuned(ppo.Config, "Hopper-v5")
     {}
     """
     if not isinstance(env, str):
@@ -37,6 +38,8 @@ def suiting(settings: type, values: Mapping[str, Any]) -> dict[str, Any]:
     suits = tuned(settings, values.get("env"))
     if "model" in values and "memory" not in values:
         suits.pop("memory", None)  # a model that is named is that model, and nothing above it
+    if isinstance(values.get("lr"), Schedule):
+        suits["final_lr"] = None  # a rate that is scheduled ends where its schedule says
     both = {**suits, **values}
     if remembers(both.get("model"), both.get("memory")):
         suits |= tuned(settings, MEMORY)
@@ -68,5 +71,10 @@ def current(values: Mapping[str, Any]) -> dict[str, Any]:
     return renamed
 
 
-AS_BEFORE: dict[str, Any] = {"resize": None, "action_masks": False}
+AS_BEFORE: dict[str, Any] = {
+    "resize": None,
+    "action_masks": False,
+    "normalize_observations": False,
+    "scale_rewards": False,
+}
 """what was done in runs of versions that had no such setting"""
