@@ -45,6 +45,7 @@ HOUSE = {
     "which convolutions see an image": ("policies/convolution_plan.py", "def plan_for"),
     "saving an Atari game": ("envs/atari_state.py", "class SavedAtari"),
     "single environments as a vector": ("envs/sync_vector.py", "class SyncVector"),
+    "what becomes of an environment that raises": ("envs/mending.py", "class Mending"),
     "PettingZoo": ("envs/multiagent_pettingzoo.py", "PettingZoo"),
     "which policy acts for which agent": ("envs/multiagent_mapping.py", "def group_agents"),
     "the parts of an observation in its array": ("envs/layout.py", "class Layout"),
@@ -56,6 +57,10 @@ HOUSE = {
     "the sum tree": ("experience/sum_tree.py", "class "),
     "prioritized replay": ("experience/prioritized.py", "class PrioritizedReplayBuffer"),
     "n-step transitions": ("experience/n_step.py", "def "),
+    "steps whose windows reach into the next fragment": (
+        "experience/waiting_steps.py",
+        "class WaitingSteps",
+    ),
     "what settings suit an environment, or a memory": (
         "learning/suited_settings.py",
         "def suiting",

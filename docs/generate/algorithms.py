@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import itertools
 import json
+import runpy
 import textwrap
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from rillflow.algorithms import NAMES, get_algorithm
 from rillflow.learning.config import AlgorithmConfig
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 CURVES = Path(__file__).parents[1] / "pictures" / "curves"
 TITLES = {
     "a2c": "A2C",
@@ -66,7 +68,9 @@ def flow_of(name: str) -> Any:
 
 def pictures() -> dict[str, str]:
     """The drawing of each algorithm's flow, as SVG."""
-    return {name: flow_of(name).to_svg() for name in NAMES} | {"two_policies": _two_policies()}
+    flows = {name: flow_of(name).to_svg() for name in NAMES}
+    frequencies = runpy.run_path(str(EXAMPLES / "own_frequencies.py"))["flow"].to_svg()
+    return flows | {"two_policies": _two_policies(), "own_frequencies": frequencies}
 
 
 def _two_policies() -> str:

@@ -18,7 +18,7 @@ from rillflow.rl.metrics import Progress
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
-from rillflow.runs.train import Trained
+from rillflow.runs.train import Trained, train
 
 SEEDS = (0, 1, 2)
 EVALUATE_EVERY = 5_000
@@ -113,6 +113,16 @@ def test_learns_on_processes(goal: Goal) -> None:
         if sum(steps is not None for steps in reached) == 2:
             return
     pytest.fail(f"reached with seeds {SEEDS}: {reached}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [201, 202])
+@pytest.mark.parametrize(("algorithm", "steps"), [("apex", 100_000), ("simple_q", 300_000)])
+def test_the_last_policy_is_a_good_one(algorithm: str, steps: int, seed: int) -> None:
+    """Not the best moment of a run, but its end: 100 greedy episodes of the last weights."""
+    trained = train(algorithm, "CartPole-v1", until={"steps": steps}, engine="sim", seed=seed)
+    assert np.mean(trained.evaluate(100)) >= 450
 
 
 def two_policies(agents: int, seed: int, engine: str, limit: int) -> dict[str, float]:

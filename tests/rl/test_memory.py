@@ -354,8 +354,8 @@ def test_settings_that_a_memory_needs_are_there_unless_others_are_given() -> Non
     """Whether it is ours, by its older name, or in a network of one's own."""
     for chosen in ({"memory": "gru"}, {"model": "lstm"}, {"model": Recalling}):
         assert async_dqn.Config.make(**chosen).rollout_fragment_length == 32
-    assert async_dqn.Config.make(memory="gru", rollout_fragment_length=9).fragment_steps == 36
-    assert async_dqn.Config.make().rollout_fragment_length == 8
+    assert async_dqn.Config.make(memory="gru", rollout_fragment_length=9).fragment_steps == 72
+    assert async_dqn.Config.make().rollout_fragment_length == 4
     assert dqn.Config.make(memory="gru", lstm_size=9).memory_size == 9
 
 

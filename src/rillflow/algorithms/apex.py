@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from rillflow.algorithms.dqn import CART_POLE, MEMORY, MOUNTAIN_CAR
+from rillflow.algorithms.dqn import MEMORY, MOUNTAIN_CAR
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
@@ -15,6 +15,7 @@ from rillflow.learning.q_learning import (
     QConfig,
     modules,
     prepare,
+    tells_values,
     update,
 )
 from rillflow.learning.results import TrainStats
@@ -34,13 +35,22 @@ from rillflow.rl.workers import AnyWorkers, bind
 
 @dataclass(frozen=True, kw_only=True)
 class Config(QConfig):
-    """Settings of Ape-X."""
+    """Settings of Ape-X.
+
+    The last policy is to be as good as the best: the target network holds still for a hundred
+    updates, so that values do not chase themselves, and the learning rate falls.
+    """
 
     double_q: bool = True
     dueling: bool = True
     prioritized_replay: bool = True
+    worker_priorities: bool = True
     n_step: int = 5
     batches_per_draw: int = 4
+    training_intensity: float = 16.0
+    target_network_update_freq: int = 6400
+    final_lr: float | None = 1e-4
+    lr_updates: int = 20_000
     num_replay_buffer_shards: int = 2
     max_weight_sync_delay: int = 400
     """steps of a worker after which it is sent new weights"""
@@ -56,11 +66,23 @@ class Config(QConfig):
         return super().problems() + below_one(self, "weights_every", "learner_queue_size")
 
 
-TUNED = {
+TUNED: dict[str, dict[str, Any]] = {
     "memory": MEMORY,
-    "CartPole-v1": CART_POLE | {"train_batch_size": 128},
-    "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False},
-    "atari": {"batches_per_draw": 1, "learner_queue_size": 16, "weights_every": 16},
+    "CartPole-v1": {
+        "hidden": (128, 128),
+        "activation": "tanh",
+        "dueling": False,
+        "n_step": 3,
+    },
+    "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False, "final_lr": None},
+    "atari": {
+        "batches_per_draw": 1,
+        "learner_queue_size": 16,
+        "weights_every": 16,
+        "training_intensity": 8.0,
+        "target_network_update_freq": 2000,
+        "final_lr": None,
+    },
 }
 """settings for environments that the defaults do not suit"""
 
@@ -69,7 +91,8 @@ def explorer(cfg: Config) -> Explorer:
     """A rate of its own for each worker, from 0.4 (or `epsilon`) down to its eighth power."""
     first = 0.4 if cfg.epsilon is None else cfg.epsilon
     return EpsilonGreedy(
-        lambda place, steps: first ** (1 + 7 * place.worker / max(1, place.workers - 1))
+        lambda place, steps: first ** (1 + 7 * place.worker / max(1, place.workers - 1)),
+        tells_values(cfg),
     )
 
 

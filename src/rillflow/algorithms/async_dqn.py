@@ -29,17 +29,22 @@ class Config(QNetworkConfig):
     """Settings of asynchronous DQN.
 
     Without replay it is the number of workers and environments that makes rows differ from each
-    other; small fragments make many optimiser steps of them.
+    other; small fragments make many optimiser steps of them. Somebody has to go on failing: where
+    all workers act as well as they can, nothing tells any longer what not to do, and it is
+    unlearned.
     """
 
     num_workers: int = 4
-    num_envs_per_worker: int = 4
+    num_envs_per_worker: int = 8
+    rollout_fragment_length: int = 4
     hidden: tuple[int, ...] = (128, 128)
-    target_network_update_freq: int = 1000
+    target_network_update_freq: int = 4000
+    final_lr: float | None = 1e-4
+    lr_updates: int = 8000
     double_q: bool = True
     n_step: int = 8
     epsilon_timesteps: int = 50_000
-    final_epsilon: float = 0.1
+    final_epsilon: float = 0.4
     """how often the first worker acts at random in the end; the last one does at its square"""
 
 
@@ -61,7 +66,7 @@ def explorer(cfg: Config) -> Explorer:
 
 
 def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
-    """Rows that each look `n_step` steps ahead, or to the end of the fragment."""
+    """Rows that each look `n_step` steps ahead, or to the end of the episode."""
     if STATE in batch:
         return sequence_rows(m, batch, cfg)
     return with_next_q(m, n_step_rows(batch, cfg.n_step, cfg.gamma))

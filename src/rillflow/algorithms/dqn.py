@@ -43,22 +43,11 @@ class Config(QConfig):
     batches_per_draw: int = 4
 
 
-CART_POLE: dict[str, Any] = {
-    "hidden": (128, 128),
-    "activation": "tanh",
-    "lr": 2.3e-3,
-    "dueling": False,
-    "n_step": 3,
-    "target_network_update_freq": 2560,
-}
-"""settings for CartPole-v1"""
-
 MOUNTAIN_CAR: dict[str, Any] = {
     "hidden": (128, 128),
     "activation": "tanh",
     "lr": 4e-3,
     "train_batch_size": 128,
-    "training_intensity": 16.0,
     "target_network_update_freq": 10_000,
 }
 """settings for MountainCar-v0, whose goal is not found by chance: values begin above all that there
@@ -75,8 +64,13 @@ for about a hundred of them"""
 
 TUNED = {
     "memory": MEMORY,
-    "CartPole-v1": CART_POLE
-    | {
+    "CartPole-v1": {
+        "hidden": (128, 128),
+        "activation": "tanh",
+        "lr": 2.3e-3,
+        "dueling": False,
+        "n_step": 3,
+        "target_network_update_freq": 2560,
         "final_lr": 2.3e-4,
         "lr_updates": 8000,
         "prioritized_replay": False,
@@ -86,7 +80,12 @@ TUNED = {
         "final_epsilon": 0.02,
     },
     "MountainCar-v0": MOUNTAIN_CAR
-    | {"double_q": False, "dueling": False, "prioritized_replay": False},
+    | {
+        "training_intensity": 16.0,
+        "double_q": False,
+        "dueling": False,
+        "prioritized_replay": False,
+    },
     "atari": {
         "lr": 1e-4,
         "batches_per_draw": 1,

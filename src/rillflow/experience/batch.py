@@ -18,6 +18,8 @@ STATE = "state"
 """what a recurrent policy remembered before the first step: [B, ...], without time"""
 NEXT_OBS = "next_obs"
 """the true next observation of each step, where it is not always that of the next row"""
+ACTION_VALUES = "action_values"
+"""what a worker thought of each action when it acted, [T, B, actions]"""
 TIMELESS = frozenset({BOOTSTRAP, STATE})
 
 
@@ -29,7 +31,8 @@ class SampleBatch(Mapping[str, Array]):
     the next one began within one step has it in a column `next_obs`.
     A recurrent policy adds `state` [B, ...], what it remembered before the first step, and `starts`
     [T, B], true where an episode begins.
-    A step with `valid` false was only the reset of its environment and is not to be learned from.
+    A step with `valid` false is not to be learned from: it was only the reset of its environment,
+    or it is there for the steps before it to look at (see `WaitingSteps`).
 
     >>> batch = SampleBatch({"rewards": np.ones((3, 2))})
     >>> batch.steps, SampleBatch.concat([batch, batch])["rewards"].shape
@@ -75,7 +78,7 @@ class SampleBatch(Mapping[str, Array]):
 
     @property
     def steps(self) -> int:
-        """Environment steps in it, without those that only reset an environment."""
+        """Environment steps in it, without those that are not valid."""
         valid = self.columns.get("valid")
         time, envs = self.shape
         return time * envs if valid is None else int(np.count_nonzero(valid))
@@ -99,6 +102,11 @@ class SampleBatch(Mapping[str, Array]):
             raise BuildError("there is nothing to concatenate.")
         if len({NEXT_OBS in batch for batch in batches}) > 1:
             batches = [batch.with_columns(next_obs=batch.following()) for batch in batches]
+        if len({"valid" in batch for batch in batches}) > 1:  # somewhere an environment failed
+            batches = [
+                batch if "valid" in batch else batch.with_columns(valid=np.ones(batch.shape, bool))
+                for batch in batches
+            ]
         names = set(batches[0])
         lengths = {batch.shape[0] for batch in batches}
         if any(set(batch) != names for batch in batches) or len(lengths) > 1:

@@ -27,16 +27,24 @@ class RunningReturn:
     def __init__(self, envs: int) -> None:
         self.value: Array = np.zeros(envs)
 
-    def written(self, batch: SampleBatch, gamma: float) -> SampleBatch:
-        """A fragment with the column."""
+    def written(
+        self, batch: SampleBatch, gamma: float, lead: int = 0, before: SampleBatch | None = None
+    ) -> SampleBatch:
+        """A fragment with the column; the `lead` first steps are those of `before`, or nothing."""
         rewards = batch["rewards"]
         going_on = ~(batch["terminated"] | batch["truncated"])
         column = np.empty(rewards.shape, np.float32)
-        for t in range(len(rewards)):
+        column[:lead] = 0 if before is None else before[RUNNING_RETURN]
+        for t in range(lead, len(rewards)):
             self.value = gamma * self.value + rewards[t]
             column[t] = self.value
             self.value = self.value * going_on[t]
         return batch.with_columns(**{RUNNING_RETURN: column})
+
+    def cut(self, rows: Array | None) -> None:
+        """Environments failed in these rows: their next episodes begin with nothing."""
+        if rows is not None:
+            self.value = self.value * ~rows
 
     def get_state(self) -> Any:
         """For a checkpoint."""

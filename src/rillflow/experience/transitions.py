@@ -5,21 +5,40 @@ from __future__ import annotations
 import numpy as np
 
 from rillflow.experience import n_step_transitions
-from rillflow.experience.batch import TIMELESS, Array, SampleBatch
+from rillflow.experience.batch import ACTION_VALUES, TIMELESS, Array, SampleBatch
 
-_NOT_STORED = TIMELESS | {"valid", "logp", "starts"}
+_NOT_STORED = TIMELESS | {"valid", "logp", "starts", ACTION_VALUES}
 
 
 def transitions(batch: SampleBatch, n_step: int, gamma: float) -> dict[str, Array]:
     """Columns [N, ...] with a row for each step: observation, action, rewards and discount over
     `n_step` steps, and the observation after them.
 
-    Steps that only reset an environment are left out.
+    Steps that are not valid are left out: those that only reset an environment, and those at the
+    end that are there for the ones before them to look at (see `WaitingSteps`).
     """
     columns = {name: c for name, c in batch.items() if name not in _NOT_STORED}
     columns["next_obs"] = batch.following()
-    rows = n_step_transitions(columns, n_step, gamma)
-    if "valid" in batch:
-        kept = np.flatnonzero(batch["valid"])
+    if "valid" not in batch:
+        return n_step_transitions(columns, n_step, gamma)
+    kept = np.flatnonzero(batch["valid"])
+    lanes = batch.shape[1]
+    # behind the last valid step stand those that wait for the next fragment: no rows of them
+    first = -(-int(kept[-1] + 1) // lanes) if len(kept) else 0
+    rows = n_step_transitions(columns, n_step, gamma, first)
+    if len(kept) < first * lanes:
         rows = {name: column[kept] for name, column in rows.items()}
     return rows
+
+
+def worker_errors(rows: dict[str, Array]) -> Array | None:
+    """TD errors of rows by the values that the worker told with them, which are taken out.
+
+        error = rewards + discount * max_a q(next_obs, a) - q(obs, action)
+
+    All values are those of the worker's own network, when it acted; None: it told none.
+    """
+    if "acted_q" not in rows:
+        return None
+    errors: Array = rows["rewards"] + rows["discount"] * rows.pop("next_best_q")
+    return errors - rows.pop("acted_q")

@@ -58,6 +58,9 @@ class QNetworkConfig(AlgorithmConfig):
 class QConfig(QNetworkConfig, ReplayConfig):
     """Settings of q learning with replay and a target network."""
 
+    worker_priorities: bool = False
+    """whether rows enter prioritized replay with the error that the worker finds in them by its own
+    q values, and not with the largest priority so far"""
     burn_in: int = 0
     """of a policy that remembers: steps before each sequence that are seen, not learned from"""
 
@@ -90,10 +93,17 @@ def modules(spec: PolicySpec, cfg: QNetworkConfig) -> Modules:
 
 def explorer(cfg: QNetworkConfig) -> Explorer:
     """The best action, or any, at a rate that falls in a line, or as `epsilon` says."""
-    epsilon = cfg.epsilon
+    epsilon, told = cfg.epsilon, tells_values(cfg)
     if epsilon is not None:
-        return EpsilonGreedy(lambda place, steps: epsilon)
-    return EpsilonGreedy(falling(cfg.initial_epsilon, cfg.final_epsilon, cfg.epsilon_timesteps))
+        return EpsilonGreedy(lambda place, steps: epsilon, told)
+    rate = falling(cfg.initial_epsilon, cfg.final_epsilon, cfg.epsilon_timesteps)
+    return EpsilonGreedy(rate, told)
+
+
+def tells_values(cfg: QNetworkConfig) -> bool:
+    """Whether workers tell what they think of each step: only prioritized rows can use it."""
+    told = isinstance(cfg, QConfig) and cfg.prioritized_replay and cfg.worker_priorities
+    return told and not cfg.remembers
 
 
 def prepare(m: Any, batch: Mapping[str, Any], cfg: QNetworkConfig) -> Rows:

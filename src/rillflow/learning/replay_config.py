@@ -18,6 +18,7 @@ class ReplayConfig(AlgorithmConfig):
         "training_intensity",
         "prioritized_replay_alpha",
         "prioritized_replay_beta",
+        "final_prioritized_replay_beta",
         "prioritized_replay_epsilon",
     )
 
@@ -40,7 +41,11 @@ class ReplayConfig(AlgorithmConfig):
     prioritized_replay_alpha: float = 0.6
     """how much priorities count: 0 not at all, 1 in proportion"""
     prioritized_replay_beta: float = 0.4
-    """how much importance weights correct for that: 1 wholly"""
+    """how much importance weights correct for that at first: 1 wholly"""
+    final_prioritized_replay_beta: float = 1.0
+    """how much they do in the end"""
+    prioritized_replay_beta_timesteps: int = 200_000
+    """steps of all workers together over which it changes, in a line"""
     prioritized_replay_epsilon: float = 1e-6
     """added to every priority, so that no row is lost for good"""
     training_intensity: float = 8.0
@@ -86,6 +91,8 @@ class ReplayConfig(AlgorithmConfig):
             "prioritized": self.prioritized_replay,
             "alpha": self.prioritized_replay_alpha,
             "beta": self.prioritized_replay_beta,
+            "final_beta": self.final_prioritized_replay_beta,
+            "beta_rows": -(-self.prioritized_replay_beta_timesteps // shards),
             "epsilon": self.prioritized_replay_epsilon,
             "n_step": self.n_step,
             "gamma": self.gamma,
@@ -105,7 +112,10 @@ class ReplayConfig(AlgorithmConfig):
     def problems(self) -> list[str]:
         """What is wrong with the numbers."""
         names = "learning_starts", "num_replay_buffer_shards", "batches_per_draw", "n_step"
-        wrong = super().problems() + below_one(self, *names)
+        wrong = super().problems() + below_one(self, *names, "prioritized_replay_beta_timesteps")
+        for name in ("prioritized_replay_beta", "final_prioritized_replay_beta"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                wrong.append(f"{name} must be between 0 and 1, got {getattr(self, name)!r}")
         if self.buffer_size < self.learning_starts:
             wrong.append(
                 f"buffer_size must be at least learning_starts ({self.learning_starts}), "

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rillflow.experience.batch import ACTION_VALUES, BOOTSTRAP, NEXT_OBS, SampleBatch
 from rillflow.policies.action_masks import mask_of, random_choice
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
@@ -54,6 +55,10 @@ class Explorer(ABC):
             starts: where an episode begins.
         """
 
+    def finish(self, exploring: Exploring, policy: Any, batch: SampleBatch) -> SampleBatch:
+        """A whole fragment, with what can be told of it only now."""
+        return batch
+
 
 class Exploring:
     """An explorer at work: what it knows in one worker, and may change."""
@@ -79,6 +84,10 @@ class Exploring:
             drawn = random_actions(self.spec, len(obs), policy.rng, mask_of(self.spec, obs))
             return drawn, _sure(len(obs)), {}
         return self.explorer.act(self, policy, obs, starts)
+
+    def finish(self, policy: Any, batch: SampleBatch) -> SampleBatch:
+        """A whole fragment, as the explorer gives it."""
+        return self.explorer.finish(self, policy, batch)
 
     def get_state(self) -> dict[str, Any]:
         """What the next actions depend on."""
@@ -118,6 +127,9 @@ class EpsilonGreedy(Explorer):
 
     rate: Callable[[Place, int], float]
     """how often it is any, of a worker after so many steps of its own"""
+    tells_values: bool = False
+    """whether each step says what the worker thought of it: columns `action_values`, `acted_q`, the
+    value of the action taken, and `next_best_q`, that of the best one after it"""
 
     def start(self, exploring: Exploring, steps: int) -> None:
         """The rate of this fragment."""
@@ -127,7 +139,29 @@ class EpsilonGreedy(Explorer):
         self, exploring: Exploring, policy: Any, obs: Array, starts: Array
     ) -> tuple[Array, Floats, Columns]:
         """The best action, or now and then any."""
-        return *policy.act(obs, exploring.rate), {}
+        if not self.tells_values:
+            return *policy.act(obs, exploring.rate), {}
+        actions, logp, values = policy.act_and_value(obs, exploring.rate)
+        return actions, logp, {ACTION_VALUES: values}
+
+    def finish(self, exploring: Exploring, policy: Any, batch: SampleBatch) -> SampleBatch:
+        """With the values of the action taken and of the best one after it, if values are told.
+
+        What came after is known from acting on the next observation. The policy is asked for those
+        that nobody acted upon: the ones behind the last step, and behind a step that was truncated.
+        """
+        if ACTION_VALUES not in batch:  # they are not told, or by a policy with memory
+            return batch
+        unseen, cut = batch[BOOTSTRAP], np.zeros(batch.shape, bool)
+        if NEXT_OBS in batch:
+            cut = batch["truncated"] & ~batch["terminated"]
+            unseen = np.concatenate([unseen, batch[NEXT_OBS][cut]])
+        values = policy.action_values(unseen).max(1)
+        q, lanes = batch[ACTION_VALUES], batch.shape[1]
+        acted = np.take_along_axis(q, batch["actions"][..., None], 2)[..., 0]
+        following = np.concatenate([q[1:].max(2), values[None, :lanes]])
+        following[cut] = values[lanes:]
+        return batch.with_columns(acted_q=acted, next_best_q=following)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,18 @@ class NumpyPolicy:
         outputs = self._ruled(obs, self._forward(obs))
         return self._sampler.sample(outputs, self._weights.get("log_std"), self.rng, epsilon)
 
+    def act_and_value(
+        self, obs: Array, epsilon: float | Floats = 0.0
+    ) -> tuple[Array, Floats, Floats]:
+        """As `act`, of a network of q values; also the values of all actions [B, actions]."""
+        values = self.action_values(obs)
+        columns = values.T.copy()  # sampling overwrites them
+        return *self._sampler.sample(columns, None, self.rng, epsilon), values
+
+    def action_values(self, obs: Array) -> Floats:
+        """The q values of all actions [B, actions]; a new array."""
+        return self.outputs(obs)
+
     def greedy(self, obs: Array) -> Array:
         """The most likely (or highest-valued) actions for observations [B, ...]."""
         return self._sampler.greedy(self._ruled(obs, self._forward(obs)))

@@ -158,6 +158,20 @@ class TorchPolicy:
         with torch.no_grad():
             return self._sample(self.outputs(obs), epsilon, rng)
 
+    def act_and_value(
+        self, obs: Array, epsilon: float | Floats = 0.0
+    ) -> tuple[Array, Floats, Floats]:
+        """As `act`, of a network of q values; also the values of all actions [B, actions]."""
+        with torch.no_grad():
+            values = self.q_values(obs)
+            return *self._sample(values, epsilon, None), values.cpu().numpy()
+
+    def action_values(self, obs: Array) -> Floats:
+        """The q values of all actions [B, actions], without gradients."""
+        with torch.no_grad():
+            values: Floats = self.q_values(obs).cpu().numpy()
+        return values
+
     def greedy(self, obs: Array) -> Array:
         """The most likely (or highest-valued) actions for observations [B, ...]."""
         with torch.no_grad():

@@ -10,8 +10,8 @@ import numpy as np
 from rillflow.envs.multiagent import starts_after
 from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 from rillflow.experience.batch import Array, MultiAgentBatch
-from rillflow.experience.fragment_writer import FragmentWriter
 from rillflow.experience.running_return import RunningReturn
+from rillflow.experience.waiting_steps import WaitingSteps
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.schedules import Scheduled
 from rillflow.policies.explorers import Place
@@ -48,7 +48,10 @@ class MultiAgentWorker:
             seed=info.seed,
             **config.env_settings,
         )
-        self._info_metrics = next(iter(settings.values())).info_metrics
+        shared = next(iter(settings.values()))
+        if shared.on_failure != "raise":
+            self.envs.mend()
+        self._info_metrics = shared.info_metrics
         self.envs.want_infos(self._info_metrics)
         self.policies = {
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
@@ -71,6 +74,11 @@ class MultiAgentWorker:
         """policies that remember, with what they know of each agent in each environment"""
         self.burn_in = {name: BurnIn(burn_ins[name]) for name in self.remembering if burn_ins[name]}
         """what came before a fragment, for sequences in replay"""
+        self.waiting = {
+            name: WaitingSteps(1 if name in self.remembering else getattr(own, "n_step", 1))
+            for name, own in settings.items()
+        }
+        """steps whose windows reach into the next fragment; sequences have none"""
         self.scheduled = {name: Scheduled(settings[name]) for name in specs}
         self.running = {
             name: RunningReturn(len(self.obs[name]))
@@ -89,7 +97,7 @@ class MultiAgentWorker:
             if self.scheduled[name]:
                 exploring.explorer = now[name].explorer()
             exploring.start(self.total_steps)
-        fragments = {name: FragmentWriter(length) for name in self.policies}
+        fragments = {name: self.waiting[name].begin(length) for name in self.policies}
         before = {name: known.state for name, known in self.remembering.items()}
         for _ in range(length):
             acts = {name: self._act(name) for name in self.policies}
@@ -106,11 +114,15 @@ class MultiAgentWorker:
         self.total_steps += made
         self.limits.after_rollout()
         batches = {n: f.finish(self.obs[n], before.get(n)) for n, f in fragments.items()}
+        for name, policy in self.policies.items():
+            batches[name] = self.exploring[name].finish(policy, batches[name])
         for name, running in self.running.items():
-            batches[name] = running.written(batches[name], now[name].gamma)
+            waited = fragments[name].lead, fragments[name].before
+            running.cut(fragments[name].cut_before)
+            batches[name] = running.written(batches[name], now[name].gamma, *waited)
         for name, burn_in in self.burn_in.items():
             batches[name] = burn_in.before(batches[name], self.remembering[name].recent[0])
-        return MultiAgentBatch(batches)
+        return MultiAgentBatch({n: self.waiting[n].hold_back(b) for n, b in batches.items()})
 
     def _act(self, name: str) -> tuple[Array, Array, dict[str, Array]]:
         """What a policy does for all of its agents."""
@@ -135,6 +147,9 @@ class MultiAgentWorker:
         if not steps:
             return None
         told: dict[str, Any] = {"steps": steps, "policies": self.envs.pop_episodes()}
+        failures, notes = self.envs.pop_failures()
+        if failures:
+            told |= {"counters": {"env_failures": failures}, "notes": notes}
         if self._info_metrics:
             told["infos"], notes = self.envs.pop_infos()
             tell_once(told, notes, self.info)
@@ -151,6 +166,7 @@ class MultiAgentWorker:
             "starts": self.starts,
             "running": {name: one.get_state() for name, one in self.running.items()},
             "exploring": {name: one.get_state() for name, one in self.exploring.items()},
+            "waiting": {name: one.get_state() for name, one in self.waiting.items()},
             "memory": {name: known.state for name, known in self.remembering.items()},
             "burn_in": {name: kept.get_state() for name, kept in self.burn_in.items()},
         }
@@ -172,6 +188,11 @@ class MultiAgentWorker:
                 self.starts = {name: np.ones(len(obs), bool) for name, obs in self.obs.items()}
             for name, one in self.exploring.items():
                 one.set_state(state["exploring"][name])
+        for name, waiting in self.waiting.items():
+            if "waiting" in state:  # version 0.1 cut windows at the ends of fragments
+                waiting.set_state(state["waiting"][name])
+            if not self.envs.exact:
+                waiting.cut()
         for name, known in self.remembering.items():
             known.state = state["memory"][name]
         for name, kept in self.burn_in.items():

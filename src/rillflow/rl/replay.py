@@ -59,7 +59,9 @@ class StoreToReplayBuffer(Operator[Paired[SampleBatch], Any]):
     >>> with ParallelRollouts(workers, mode="async").for_each(store).run("sim") as run:
     ...     shapes = [next(run).shape for _ in range(4)]
     ...     shapes, run.ledger().balances()[0].done
-    ([(8, 8), (8, 8), (8, 8), (8, 8)], {'stored': 4})
+    ([(12, 8), (12, 8), (12, 8), (12, 8)], {'stored': 4})
+
+    Of the twelve steps eight are the fragment's; four have waited (see `WaitingSteps`).
 
     What comes unread from a worker, behind `gather_async`, goes on unread: it reaches the replay
     actor without a copy in the driver. The ledger counts the item as stored.

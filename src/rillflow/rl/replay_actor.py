@@ -10,7 +10,7 @@ from rillflow.errors import NotReady
 from rillflow.experience import PrioritizedReplayBuffer, ReplayBuffer
 from rillflow.experience.batch import BOOTSTRAP, Array, SampleBatch
 from rillflow.experience.sequences import sequences_of, side_by_side
-from rillflow.experience.transitions import transitions
+from rillflow.experience.transitions import transitions, worker_errors
 from rillflow.types import ActorInfo
 
 KEY_BITS, ROW_BITS = 50, 40
@@ -44,6 +44,8 @@ class ReplayActor:
         prioritized: bool = True,
         alpha: float = 0.6,
         beta: float = 0.4,
+        final_beta: float | None = None,
+        beta_rows: int = 1,
         epsilon: float = 1e-6,
         n_step: int = 1,
         gamma: float = 0.99,
@@ -54,6 +56,9 @@ class ReplayActor:
         self.train_batch_size = train_batch_size
         self.n_step = n_step
         self.gamma = gamma
+        self.first_beta = beta
+        self.final_beta = beta if final_beta is None else final_beta
+        self.beta_rows = beta_rows
         self.sequences = sequences
         life = info.incarnation % (1 << KEY_BITS - ROW_BITS)
         self.first_key = (info.index << KEY_BITS) + (life << ROW_BITS)
@@ -67,19 +72,36 @@ class ReplayActor:
         else:
             self.buffer = ReplayBuffer(capacity, seed=info.seed)
 
+    @property
+    def beta(self) -> float:
+        """How much importance weights correct now: a line over the first `beta_rows` rows."""
+        done = min(1.0, self.buffer.inserted / max(1, self.beta_rows))
+        return self.first_beta + done * (self.final_beta - self.first_beta)
+
     def add(self, batch: SampleBatch) -> None:
-        """Keep the rows of a fragment, or of a batch of one step whose rows stand alone already."""
+        """Keep the rows of a fragment, or of a batch of one step whose rows stand alone already.
+
+        If the worker told what it thought of them, that decides how likely they are to be drawn.
+        """
         if self.sequences:
             self.buffer.add(sequences_of(batch))
-        elif BOOTSTRAP in batch:
-            self.buffer.add(transitions(batch, self.n_step, self.gamma))
+            return
+        if BOOTSTRAP in batch:
+            rows = transitions(batch, self.n_step, self.gamma)
         else:
-            self.buffer.add({name: column[0] for name, column in batch.items()})
+            rows = {name: column[0] for name, column in batch.items()}
+        errors = worker_errors(rows)
+        if errors is not None and isinstance(self.buffer, PrioritizedReplayBuffer):
+            self.buffer.add(rows, priorities=np.abs(errors))
+        else:
+            self.buffer.add(rows)
 
     def replay(self) -> SampleBatch:
         """A training batch; not ready before there are `learning_starts` rows."""
         if len(self.buffer) < self.learning_starts:
             raise NotReady
+        if isinstance(self.buffer, PrioritizedReplayBuffer):
+            self.buffer.beta = self.beta
         sample = self.buffer.sample(self.train_batch_size)
         columns = {**sample.columns, "keys": sample.keys + self.first_key}
         if sample.weights is not None:

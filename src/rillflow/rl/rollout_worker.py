@@ -13,6 +13,7 @@ from rillflow.envs.vector import Envs
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.experience.fragment_writer import FragmentWriter
 from rillflow.experience.running_return import RunningReturn
+from rillflow.experience.waiting_steps import WaitingSteps
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.schedules import Scheduled
 from rillflow.policies.explorers import Place
@@ -54,6 +55,8 @@ class RolloutWorker(ActingWorker):
             self.burn_in = BurnIn(burn_in) if burn_in else None
         self.starts: Array = np.ones(self.envs.num_envs, bool)
         """where `obs` is the first of an episode"""
+        remembers = self.remembering is not None  # sequences, whose losses look along them
+        self.waiting = WaitingSteps(1 if remembers else getattr(config, "n_step", 1))
         self.steps = 0
         self.seconds = {"policy": 0.0, "environments": 0.0}
         """since the last answer, in acting and in stepping the environments"""
@@ -71,18 +74,20 @@ class RolloutWorker(ActingWorker):
         if self.scheduled:
             self.exploring.explorer = settings.explorer()
         self.exploring.start(self.total_steps)
-        fragment = FragmentWriter(self.config.rollout_fragment_length)
+        fragment = self.waiting.begin(self.config.rollout_fragment_length)
         before = None if self.remembering is None else self.remembering.state
         self._act(fragment)
-        batch = fragment.finish(self.obs, before)
+        batch = self.exploring.finish(self.policy, fragment.finish(self.obs, before))
         if self.running is not None:
-            batch = self.running.written(batch, settings.gamma)
+            waited = fragment.lead, fragment.before
+            self.running.cut(fragment.cut_before)
+            batch = self.running.written(batch, settings.gamma, *waited)
         if self.burn_in is not None and self.remembering is not None:
             batch = self.burn_in.before(batch, self.remembering.recent[0])
-        self.steps += batch.steps
-        self.total_steps += batch.steps
+        self.steps += fragment.made
+        self.total_steps += fragment.made
         self.limits.after_rollout()
-        return batch
+        return self.waiting.hold_back(batch)
 
     def steps_of_all(self) -> int:
         """Steps of all workers, if they are as far as this one."""
@@ -123,6 +128,7 @@ class RolloutWorker(ActingWorker):
         while len(returns) < episodes:
             returns += self._one_episode_each(greedy)
         self.obs = self.envs.reset()
+        self.waiting.cut()
         self.starts = np.ones(self.envs.num_envs, bool)
         return returns[:episodes]
 
@@ -175,6 +181,7 @@ class RolloutWorker(ActingWorker):
             "starts": self.starts,
             "total_steps": self.total_steps,
             "exploring": self.exploring.get_state(),
+            "waiting": self.waiting.get_state(),
             "turns": self.turns,
             "running": None if self.running is None else self.running.get_state(),
         }
@@ -193,6 +200,10 @@ class RolloutWorker(ActingWorker):
         if "exploring" in state:  # version 0.1 had no explorers with a memory, and no tasks
             self.exploring.set_state(state["exploring"])
             self.turns = state["turns"]
+        if "waiting" in state:  # version 0.1 cut windows at the ends of fragments
+            self.waiting.set_state(state["waiting"])
+        if not self.envs.exact:
+            self.waiting.cut()
         if self.running is not None and state.get("running") is not None and self.envs.exact:
             self.running.set_state(state["running"])
         if state["weights"]:

@@ -73,7 +73,7 @@ class UpdateWorkerWeights(Operator[Any, Any]):
     >>> workers = create_rollout_workers(apex.Config(num_workers=2))
     >>> rollouts = ParallelRollouts(workers, mode="async").for_each(UpdateWorkerWeights(workers))
     >>> [batch.shape for batch in rollouts.take(2, engine="sim")]
-    [(8, 8), (8, 8)]
+    [(12, 8), (12, 8)]
 
     With `delay`, only after a worker has made so many steps since it was last sent weights; by
     default the `max_weight_sync_delay` of the workers' settings, or none if they have no such
