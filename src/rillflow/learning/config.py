@@ -46,7 +46,7 @@ class _Settings(type):
             raise refused(cls, wrong)
         suits = suiting(cls, values)
         if isinstance(values.get("lr"), schedules.Schedule):
-            suits.pop("final_lr", None)  # a rate falls once
+            suits["final_lr"] = None  # a rate falls once
         settings = super().__call__(**{**suits, **values})
         settings.validate()
         return settings

@@ -7,7 +7,6 @@ from typing import Any
 
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
-from rillflow.learning.schedules import Schedule
 
 
 def tuned(settings: type, env: Any) -> dict[str, Any]:
@@ -38,8 +37,6 @@ def suiting(settings: type, values: Mapping[str, Any]) -> dict[str, Any]:
     suits = tuned(settings, values.get("env"))
     if "model" in values and "memory" not in values:
         suits.pop("memory", None)  # a model that is named is that model, and nothing above it
-    if isinstance(values.get("lr"), Schedule):
-        suits["final_lr"] = None  # a rate that is scheduled ends where its schedule says
     both = {**suits, **values}
     if remembers(both.get("model"), both.get("memory")):
         suits |= tuned(settings, MEMORY)
