@@ -83,7 +83,7 @@ class MultiAgentWorker:
         self.running = {
             name: RunningReturn(len(self.obs[name]))
             for name in specs
-            if settings[name].scale_rewards
+            if settings[name].scale_rewards is not False
         }
         self.steps = 0
         self.total_steps = 0

@@ -65,7 +65,8 @@ class RolloutWorker(ActingWorker):
         self.total_steps = _LONG if _came_late(config, info) else 0
         """since the worker began; exploration follows them"""
         self.scheduled = Scheduled(config)
-        self.running = RunningReturn(self.envs.num_envs) if config.scale_rewards else None
+        scales = config.scale_rewards is not False
+        self.running = RunningReturn(self.envs.num_envs) if scales else None
 
     def sample(self) -> SampleBatch:
         """The next fragment, from where the last one ended."""
