@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+import rillflow as rf
 from rillflow.algorithms import NAMES, get_algorithm, ppo
 from rillflow.learning.suited_settings import tuned
 
@@ -35,3 +36,13 @@ def test_tables_name_settings_that_there_are_and_that_differ(name: str) -> None:
     for settings in algorithm.tuned.values():
         assert settings.keys() <= defaults.keys()
         assert all(value != defaults[key] for key, value in settings.items())
+
+
+def test_an_environment_that_nobody_names_gets_its_settings_too() -> None:
+    """`train("ppo")` is `train("ppo", "CartPole-v1")`."""
+    found = [
+        rf.train("ppo", *env, until=1, engine="sim", num_workers=0).config
+        for env in ((), ("CartPole-v1",))
+    ]
+    assert found[0] == found[1]
+    assert found[0].num_envs_per_worker == ppo.MANY["num_envs_per_worker"]

@@ -59,7 +59,7 @@ def run(
     disk: Disk, *, full: range, steps: int = 2000, every: int = 400
 ) -> tuple[RunDirectory, Outcome]:
     """A run that is saved every so many steps; the disk is full between two of its rows."""
-    work = job("ppo", steps)
+    work = job("ppo", steps, env="CartPole-v1")
     directory = directory_of(work, disk.path, "run")
     seen = 0
 

@@ -165,6 +165,7 @@ def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
     if options.env is not None:
         look_here(options.env)
         values["env"] = options.env
+    values.setdefault("env", module.Config.env)  # so that it gets the settings that suit it
     return Request(short_name(name, module), module, module.Config.make(**values), options)
 
 

@@ -108,8 +108,8 @@ def train(
     """
     limits = checked(until)
     module = find_algorithm(algorithm)
-    if env is not None:
-        settings["env"] = env
+    # named or not: settings that suit the environment are those of its name
+    settings["env"] = settings.get("env", module.Config.env) if env is None else env
     config = for_limits(module.Config.make(**settings), limits)
     events = {"on_result": on_result, "on_episode": on_episode}
     events |= {"on_evaluation": on_evaluation, "on_checkpoint": on_checkpoint}
