@@ -8,6 +8,7 @@ when all other tests have been run.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from xdist.workermanage import WorkerController
 
 _ALONE = "alone"
 _NOTE = "tests_alone"
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def is_alone(item: pytest.Item) -> bool:
@@ -29,6 +31,12 @@ def tell(config: pytest.Config, items: list[pytest.Item]) -> None:
     note = getattr(config, "workerinput", {}).get(_NOTE)
     if note and config.workerinput["workerid"] == "gw0":  # type: ignore[attr-defined]
         Path(note).write_text(json.dumps([item.nodeid for item in items if is_alone(item)]))
+
+
+def name_alike(items: list[pytest.Item]) -> None:
+    """Leave memory addresses out of names: every process has to call a test the same."""
+    for item in items:
+        item._nodeid = _ADDRESS.sub("", item.nodeid)
 
 
 def configure(node: WorkerController, note: Path) -> None:

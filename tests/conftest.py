@@ -31,6 +31,7 @@ settings.load_profile("rillflow")
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need a Ray come last: its processes and threads are not beside the others'."""
+    alone.name_alike(items)
     items.sort(key=lambda item: item.get_closest_marker("ray") is not None)
     alone.tell(config, items)
 

@@ -25,7 +25,7 @@ from rillflow.rl.workers import AnyWorkers, bind
 class Config(AlgorithmConfig):
     """Settings of PPO."""
 
-    lr: float = 5e-4
+    lr: float = 7e-4
     num_envs_per_worker: int = 8
     rollout_fragment_length: int = 128
     normalize_observations: bool | None = None

@@ -109,7 +109,7 @@ class MultiAgentEnvs:
         """whether `set_state` continues exactly where `get_state` was called"""
         self._open = {policy: np.zeros(self.rows(policy), bool) for policy in self.groups}
         """for each policy the rows whose last step was a transition and no end: what can be cut"""
-        self._again = None if hasattr(vector, "mending") else again
+        self._again = again if getattr(vector, "mending", None) is None else None
         self.mending: Mending | None = mending_of(vector, again, self._begin_all, self._seed)
         """what begins anew after it has raised; None: nothing can"""
         self.shrunk: str | None = getattr(vector, "shrunk", None)

@@ -92,21 +92,23 @@ class Pair:
         pass
 
 
-def pairs(fails: tuple[int, ...], resets: int = 0) -> tuple[MultiAgentWorker, list[Transition]]:
+def pairs(
+    fails: tuple[int, ...], resets: int = 0, **settings: Any
+) -> tuple[MultiAgentWorker, list[Transition]]:
     Pair.made = 0
     log: list[Transition] = []
     both = MultiAgentConfig(
         env=lambda: Pair(fails, resets, log),
-        policies={"one": ppo.Config(hidden=(4,))},
+        policies={"one": ppo.Config(hidden=(4,), **settings)},
         policy_mapping={"left": "one", "right": "one"},
         num_envs_per_worker=3,
         rollout_fragment_length=50,
     )
     workers = MultiAgentWorkers(both)
     policies = workers.policies
-    settings = {name: policy.config for name, policy in policies.items()}
+    configs = {name: policy.config for name, policy in policies.items()}
     specs = {name: policy.spec for name, policy in policies.items()}
-    return MultiAgentWorker(both, settings, specs, ActorInfo("worker-0", 0, 0, seed=1)), log
+    return MultiAgentWorker(both, configs, specs, ActorInfo("worker-0", 0, 0, seed=1)), log
 
 
 def learned_from(batch: SampleBatch) -> list[Transition]:
