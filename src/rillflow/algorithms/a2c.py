@@ -39,7 +39,7 @@ class Config(AlgorithmConfig):
 
 TUNED: dict[str, dict[str, Any]] = {"memory": {"scale_rewards": None}}
 """settings for a policy that remembers: its critic shares the memory, and the errors of values in
-the hundreds would leave the actor nothing of a gradient that is clipped"""
+the hundreds would leave the actor next to nothing of a gradient that is clipped"""
 
 
 def modules(spec: PolicySpec, cfg: Config) -> Modules:

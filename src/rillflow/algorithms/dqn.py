@@ -62,7 +62,7 @@ MEMORY: dict[str, Any] = {
 }
 """settings for a policy that remembers: 16 sequences to an optimiser step, a target that stays for
 about twenty of them, and returns of about the size of 1: of larger errors Huber's function leaves
-little but the sign, and values then follow the median of the targets in place of their mean"""
+little but the sign"""
 
 TUNED = {
     "memory": MEMORY,
