@@ -57,10 +57,12 @@ MEMORY: dict[str, Any] = {
     "rollout_fragment_length": 32,
     "burn_in": 8,
     "train_batch_size": 512,
-    "target_network_update_freq": 50_000,
+    "target_network_update_freq": 10_000,
+    "scale_rewards": None,
 }
-"""settings for a policy that remembers: 16 sequences to an optimiser step, and a target that stays
-for about a hundred of them"""
+"""settings for a policy that remembers: 16 sequences to an optimiser step, a target that stays for
+about twenty of them, and returns of about the size of 1: of larger errors Huber's function leaves
+little but the sign"""
 
 TUNED = {
     "memory": MEMORY,
