@@ -1,6 +1,7 @@
 # Needs Python 3.11 or newer and make. Everything is installed into .venv, nothing elsewhere.
 # Another Python:      PYTHON=python3.12 make test
 # Arguments to pytest: make test ARGS="-k gather -x"
+# Tests run two at a time; one after the other, as a debugger needs it: make test ARGS="-n0 --pdb"
 
 PYTHON ?= python3
 VENV := .venv
@@ -35,7 +36,7 @@ train: $(CORE) ## train PPO on CartPole on this machine's cores
 	$(BIN)/rillflow train ppo CartPole-v1 --until return=475,steps=400k --num-workers 2 $(ARGS)
 
 test: $(DEV) ## run the tests, except the slow ones
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
 
 test-slow: $(DEV) ## run the slow tests
 	$(BIN)/python -m pytest -m slow $(ARGS)

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from faults_machine import MOST, over
+
 HERE = Path(__file__).parent
 ENV = "faults_env:Faulty"
 SMALL = ("--num-workers=2", "--num-envs-per-worker=8", "--rollout-fragment-length=32")
 PATIENCE = 60.0
-"""seconds after which something that should have happened counts as never"""
+"""seconds after which something that should have happened counts as never, if nobody else works"""
 
 
 class Never(AssertionError):  # noqa: N818 - what it is
@@ -32,7 +34,9 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
 
 
-def rillflow(*words: str, cwd: Path, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+def rillflow(
+    *words: str, cwd: Path, timeout: float = 120.0 * MOST
+) -> subprocess.CompletedProcess[str]:
     """One command, to its end."""
     return subprocess.run(
         [sys.executable, "-m", "rillflow", *words],
@@ -85,20 +89,21 @@ class Product:
 
     def until(self, happened: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
         """Look until it has happened."""
-        ends = time.monotonic() + patience
-        while time.monotonic() < ends:
+        began = time.monotonic()
+        while not over(began, patience):
             found = happened()
             if found:
                 return found
             if self.process.poll() is not None and not happened():
                 raise Never(f"the run ended ({self.process.returncode}) before {what}: {self.text}")
             time.sleep(0.01)
-        raise Never(f"{what} did not happen within {patience:.0f} s: {self.text}")
+        waited = time.monotonic() - began
+        raise Never(f"{what} did not happen within {waited:.0f} s: {self.text}")
 
-    def until_rows(self, count: int = 1) -> None:
+    def until_rows(self, count: int = 1, patience: float = PATIENCE) -> None:
         """So many more rows than now."""
         before = len(self.rows)
-        self.until(lambda: len(self.rows) >= before + count, f"{count} rows")
+        self.until(lambda: len(self.rows) >= before + count, f"{count} rows", patience)
 
     def until_said(self, *words: str, since: float = 0.0) -> float:
         """When a line with these words came."""
@@ -164,18 +169,19 @@ class Product:
 
     def end(self, patience: float = PATIENCE) -> int:
         """Its exit code, when it has ended by itself."""
-        try:
-            code = self.process.wait(patience)
-        except subprocess.TimeoutExpired:
-            raise Never(f"the run did not end within {patience:.0f} s: {self.text}") from None
+        began = time.monotonic()
+        while (code := self.process.poll()) is None:
+            if over(began, patience):
+                raise Never(f"the run did not end within {patience:.0f} s: {self.text}")
+            time.sleep(0.01)
         for reader in self._readers:
             reader.join(5)
         return code
 
     def survivors(self, patience: float = 5.0) -> list[int]:
         """Processes of the run that are still there after a while."""
-        ends = time.monotonic() + patience
-        while (left := [pid for pid in self.pids if _lives(pid)]) and time.monotonic() < ends:
+        began = time.monotonic()
+        while (left := [pid for pid in self.pids if _lives(pid)]) and not over(began, patience):
             time.sleep(0.02)
         return left
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests import alone
+
+# Tests run two at a time, and are no faster with threads that wait for each other's cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell that runs the suite in the background, or `nohup`, lets it ignore signals that some tests
 # send to themselves and to their children.
@@ -22,9 +29,27 @@ settings.register_profile("rillflow", deadline=None, print_blob=True)
 settings.load_profile("rillflow")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need a Ray come last: its processes and threads are not beside the others'."""
+    alone.name_alike(items)
     items.sort(key=lambda item: item.get_closest_marker("ray") is not None)
+    alone.tell(config, items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """With `-n`: one of the processes that run tests."""
+    alone.configure(node, _note(node.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n`: whole files to each process, and some tests alone at the end."""
+    return alone.AloneLast(config, log, _note(config))
+
+
+def _note(config: pytest.Config) -> Path:
+    return Path(config._tmp_path_factory.getbasetemp()) / "alone.json"  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

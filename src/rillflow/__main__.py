@@ -2,7 +2,7 @@
 
 import sys
 
-from rillflow.cli.main import main
+from rillflow.cli.main import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -171,6 +171,7 @@ def test_twice_stops_now(background: Background) -> None:
     children = background.children()
     background.process.send_signal(signal.SIGINT)
     while "again stops now" not in background.errors.read_text():
+        assert background.process.poll() is None
         time.sleep(0.01)
     background.process.send_signal(signal.SIGINT)
     assert background.process.wait(timeout=60) == 130

@@ -295,20 +295,26 @@ def little_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 
 
-@pytest.mark.parametrize("command", ["evaluate", "record", "export"])
-def test_a_zip_bomb_takes_no_memory(tmp_path: Path, command: str) -> None:
-    """Three megabytes that would be three gigabytes are refused, in a process that has two."""
-    path = tmp_path / "bomb.npz"
+@pytest.fixture(scope="module")
+def zip_bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three megabytes that would be three gigabytes: seconds of work, so it is made once."""
+    path = tmp_path_factory.mktemp("bomb") / "bomb.npz"
     untrained("CartPole-v1").save(path)
     arrays = dict(np.load(path))
     zeros = np.broadcast_to(np.float32(0), (3 << 28,))
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays, **{"weights/bomb": zeros})
     assert path.stat().st_size < 4_000_000
+    return path
+
+
+@pytest.mark.parametrize("command", ["evaluate", "record", "export"])
+def test_a_zip_bomb_takes_no_memory(zip_bomb: Path, command: str) -> None:
+    """It is refused, in a process that has two gigabytes."""
     done = subprocess.run(
         [sys.executable, "-m", "rillflow", command, "bomb.npz"],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=100, check=False,
-        preexec_fn=little_memory,
+        cwd=zip_bomb.parent, env=environment(), capture_output=True, text=True, timeout=100,
+        check=False, preexec_fn=little_memory,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "is compressed" in done.stderr

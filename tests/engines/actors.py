@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+import sys
 import time
 from typing import Any
 
@@ -46,6 +48,18 @@ class Stuck(Counter):
 
 class FailsInConstructor:
     def __init__(self) -> None:
+        raise LookupError("no such environment: 'Pong-v99'")
+
+    def next(self) -> int:
+        return 1
+
+
+class FailsWhenAsked:
+    """Raises in its constructor once something else has been sent to its process, unread."""
+
+    def __init__(self) -> None:
+        with socket.socket(fileno=os.dup(int(sys.argv[1]))) as orders:
+            orders.recv(1, socket.MSG_PEEK)
         raise LookupError("no such environment: 'Pong-v99'")
 
     def next(self) -> int:

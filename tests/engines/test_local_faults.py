@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 import rillflow as rf
-from tests.engines.actors import Counter, FailsInConstructor, Sleeper, Stops, Stuck
+from tests.engines.actors import (
+    Counter,
+    FailsInConstructor,
+    FailsWhenAsked,
+    Sleeper,
+    Stops,
+    Stuck,
+)
 from tests.engines.processes import PATIENCE, children, gone
 
 pytestmark = pytest.mark.proc
@@ -143,6 +150,16 @@ def test_a_constructor_that_raises_is_one_clear_error() -> None:
     message = str(caught.value)
     assert message.startswith("LookupError: no such environment")
     assert "actors.py" in message.splitlines()[1], "the user's own line comes first"
+
+
+def test_what_a_worker_said_last_is_heard_though_it_left_orders_unread() -> None:
+    """The system tells of the orders first, and of what it said only after that."""
+    actors = rf.Actors.of(FailsWhenAsked, 1, name="worker")
+    with (
+        rf.from_actors(actors).gather_async().run("local") as run,
+        pytest.raises(rf.ActorStartError, match="no such environment"),
+    ):
+        run.call("worker-0", "next")
 
 
 def test_stop_iteration_from_user_code_is_an_error_not_the_end() -> None:

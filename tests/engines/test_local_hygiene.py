@@ -188,6 +188,7 @@ def test_a_run_that_is_simply_dropped_is_cleaned_up() -> None:
     assert gone(list(children() - before))
 
 
+@pytest.mark.alone
 def test_large_arrays_leave_no_shared_memory() -> None:
     before = shared_memory()
     flow = rf.from_range(8).for_each(_big).gather_async(num_async=2)

@@ -16,6 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 
 @pytest.mark.proc
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", sorted(ROWS))
 def test_a_fault_costs_what_it_touched(number: int) -> None:
     row = ROWS[number]

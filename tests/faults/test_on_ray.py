@@ -11,10 +11,11 @@ from faults_product import SMALL, Product, goes_on
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_one_sigterm_saves_and_ends(tmp_path: Path) -> None:
     words = ("train", "ppo", "CartPole-v1", *SMALL, "--engine=ray", "--until=steps=1e8")
     with Product(tmp_path, *words) as product:
-        product.until_rows(2)
+        product.until_rows(2, patience=180)  # Ray has processes of its own to start
         product.signal(signal.SIGTERM)
         assert product.end() == 128 + signal.SIGTERM, product.text
     assert list((product.run / "checkpoints").glob("0*"))

@@ -53,6 +53,7 @@ def test_without_faults_nothing_is_lost(recipe: Recipe) -> None:
 
 
 @pytest.mark.proc
+@pytest.mark.alone
 def test_random_flows_on_processes_leave_nothing_behind() -> None:
     """The same flows on real processes: bounds hold, and no process or segment is left."""
     before, segments = children(), shared_memory()

@@ -429,7 +429,7 @@ def test_ppo_learns_from_badly_scaled_observations_only_if_they_are_normalised()
             until={"steps": 30_000},
             engine="sim",
             num_workers=1,
-            normalize_observations=normalize,
+            **ppo.MANY | {"normalize_observations": normalize},
         )
         found[normalize] = trained.history[-1]["return"]
     assert found[True] > 100

@@ -228,8 +228,9 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(algorithm: str, tmp_p
 @both
 def test_passes_end_when_the_policy_has_moved_too_far(framework: str) -> None:
     """The minibatch that says so is not learned from, nor is any after it."""
-    free = learner_for(ppo, framework, lr=0.05)
-    held = learner_for(ppo, framework, lr=0.05, target_kl=1e-3)
+    same: dict[str, Any] = {"lr": 0.05, "normalize_observations": False}
+    free = learner_for(ppo, framework, **same)
+    held = learner_for(ppo, framework, **same, target_kl=1e-3)
     batch = fragment(0, 16, 16)
     start = held.m.policy.evaluate(*_given(held, batch))[0]
     batch = batch.with_columns(logp=np.asarray(getattr(start, "detach", lambda: start)()))
@@ -238,7 +239,7 @@ def test_passes_end_when_the_policy_has_moved_too_far(framework: str) -> None:
     assert free.updates == 40
     assert 1 <= held.updates < 10
     assert first["kl_stops"] == 1.0
-    by_hand = learner_for(ppo, framework, lr=0.05)
+    by_hand = learner_for(ppo, framework, **same)
     drawn = by_hand.rng
     rows = by_hand.rows(batch)
     from rillflow.learning.rows import orders

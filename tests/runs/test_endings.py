@@ -267,7 +267,14 @@ def test_a_limit_of_seconds_holds_while_a_worker_hangs(tmp_path: Path, fault: Pa
 
 @pytest.mark.proc
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_once_is_enough_while_a_worker_hangs(tmp_path: Path, fault: Path, number: int) -> None:
     config = {"after": 100, "file": str(fault), "hangs": True}
     job = work(env=faulty, env_config=config)
@@ -356,6 +363,23 @@ def test_one_who_stops_at_once_still_has_the_policy(tmp_path: Path) -> None:
         run(job, directory, on_row=send)
     assert saved_weights(directory)
     assert newest_checkpoint(directory.checkpoints) is None
+
+
+def test_one_who_stops_while_the_end_is_told_has_a_run_that_stopped(tmp_path: Path) -> None:
+    """Whoever writes down how a run ended hears of it again: it may have been interrupted."""
+
+    class Slow(Listener):
+        def on_end(self, state: str, error: BaseException | None = None) -> None:
+            told.append(state)
+            if len(told) == 1:
+                raise KeyboardInterrupt
+
+    told: list[str] = []
+    job = work("sim", {"steps": 200})
+    directory = directory_of(job, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run(job, directory, listeners=[Slow()])
+    assert told == ["finished", "stopped"]
 
 
 def test_who_ignores_hangups_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

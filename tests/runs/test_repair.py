@@ -52,8 +52,8 @@ def lose_all_rows(directory: RunDirectory) -> None:
 
 DAMAGE = {
     lose_a_row: r"\d+ bytes of rows of metrics.jsonl are lost",
-    tear_a_row: r"removed 1 torn lines of metrics.jsonl; \d+ bytes of rows .* are lost",
-    tear_the_last_row: r"removed 1 torn lines of metrics.jsonl; \d+ bytes of rows .* are lost",
+    tear_a_row: r"removed a torn line of metrics.jsonl; \d+ bytes of rows .* are lost",
+    tear_the_last_row: r"removed a torn line of metrics.jsonl; \d+ bytes of rows .* are lost",
     lose_all_rows: r"[\d,]+ bytes of rows of metrics.jsonl are lost",
 }
 
@@ -228,6 +228,6 @@ def test_figures_are_those_of_a_run_that_was_not_damaged(
     go_on(whole, 1500)
     with saved.metrics.open("a") as file:
         file.write('{"steps": 1, "seconds": 1e9}\n{"steps": 2, "se')
-    with pytest.warns(UserWarning, match="removed 1 torn lines"):
+    with pytest.warns(UserWarning, match="removed a torn line"):
         go_on(saved, 1500)
     assert figures(saved) == figures(whole)

@@ -65,7 +65,7 @@ def job(algorithm: str, steps: int, **settings: Any) -> Job:
 def directory_of(work: Job, root: Path, name: str) -> RunDirectory:
     return RunDirectory.create(
         root, name, algorithm=work.algorithm, env=str(work.config.env), engine="sim",
-        seed=work.seed, config=settings_of(work.config), until=work.until,
+        seed=work.seed, config=settings_of(work.config), until=work.until, agents=work.agents,
     )  # fmt: skip
 
 

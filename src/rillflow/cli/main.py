@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -45,6 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = text.removeprefix(f"{given[0]}: ")
         print(f"rillflow{name}: {text}", file=sys.stderr)
         return code
+
+
+def program() -> int:
+    """The program: `main`, and deaf to Ctrl-C when all is done and only the exit is left."""
+    code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return code
 
 
 def _run(given: list[str]) -> int:
@@ -85,4 +93,4 @@ def usage() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -211,7 +211,9 @@ class Local(Engine):
             if not died:
                 return
         except ConnectionResetError:
-            died = True
+            # it ended with orders unread; the system says so first, and then gives what it answered
+            self._receive(process, True, events)
+            return
         self._lost(process, events)
 
     def _lost(self, process: Process, events: list[Event]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rillflow.errors import RunError, dual_error, user_frame
 
@@ -166,6 +167,19 @@ def number_mismatch(value: Any, key: str) -> str | None:
     if isinstance(value, np.bool_):
         return None
     return f"{key}: expected a number, found {found(value)}"
+
+
+def rewards_of(raw: Any, num_envs: int, name: str, step: int) -> npt.NDArray[np.float32]:
+    """A batch of rewards as an array of the caller's, checked."""
+    rewards = np.asarray(raw)
+    if rewards.shape != (num_envs,) or rewards.dtype.kind not in "fiub":
+        expected = f"numbers of shape ({num_envs},)"
+        problem = f"rewards: expected {expected}, found {found(raw)}"
+        raise EnvError(f"{where(name, step=step)}: {problem}")
+    out = rewards.astype(np.float32)
+    if not np.isfinite(out).all():
+        raise not_finite(name, step, rewards, out, "reward")
+    return out
 
 
 def flag_mismatch(value: Any, key: str) -> str | None:

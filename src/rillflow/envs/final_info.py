@@ -106,8 +106,12 @@ class ReadsInfos:
         """From now on read these figures from the info with which each episode ends."""
         if names:
             self._infos = FinalInfos(names, self.name)
-            if hasattr(self.vector, "infos"):
-                self.vector.infos = []
+            self._ask_for_infos()
+
+    def _ask_for_infos(self) -> None:
+        """Have a vector of our own keep the infos of its copies."""
+        if self._infos is not None and hasattr(self.vector, "infos"):
+            self.vector.infos = []
 
     def _read_infos(self, rows: Sequence[int], info: Mapping[str, Any]) -> None:
         """Episodes have ended in these rows, with the info of this step."""

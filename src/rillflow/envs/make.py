@@ -94,12 +94,11 @@ def _from_name(
 
         refuse_preprocessing(env_id, how["preprocessing"])
 
+        def games() -> Any:
+            return make_atari(name.id, num_envs, config)
+
         return Envs(
-            make_atari(name.id, num_envs, config),
-            name=env_id,
-            seed=seed,
-            clip_rewards=True,
-            action_masks=False,
+            games(), name=env_id, seed=seed, clip_rewards=True, action_masks=False, again=games
         )
     path = BUILT_IN.get(name.id, name.id)
     if ":" in path:
@@ -112,14 +111,16 @@ def _from_name(
     except gymnasium.error.Error:
         raise unknown(env_id) from None
     if spec.vector_entry_point is not None and not spec.additional_wrappers:
-        vector = made(
-            lambda **kw: gymnasium.make_vec(
+
+        def native(**kw: Any) -> VectorEnv[Any, Any, Any]:
+            return gymnasium.make_vec(
                 path, num_envs=num_envs, vectorization_mode="vector_entry_point", **kw
-            ),
-            env_id,
-            config,
-        )
-        return _finish(vector, env_id, num_envs, seed, how)
+            )
+
+        def again() -> Any:
+            return made(native, env_id, config)
+
+        return _finish(again(), env_id, num_envs, seed, {**how, "again": again})
 
     def single(**kw: Any) -> Env[Any, Any]:
         # our Guard checks more, names the copy, and raises where Gymnasium's checker warns
@@ -157,7 +158,8 @@ def _from_factory(
         config = {**config, "num_envs": num_envs}
     first = made(factory, name, config)
     if isinstance(first, VectorEnv):
-        return _finish(first, name, num_envs, seed, how)
+        another = {"again": lambda: made(factory, name, config)}
+        return _finish(first, name, num_envs, seed, {**how, **another})
     singles = [_single(first, name)]
     for index in range(1, num_envs):
         singles.append(_single(made(factory, name, config), name))

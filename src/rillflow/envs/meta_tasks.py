@@ -21,6 +21,8 @@ def sample_tasks(envs: Envs, count: int, seed: int) -> list[Any]:
 def set_task(envs: Envs, task: Any) -> None:
     """Make every copy an environment of this task; reset afterwards."""
     _call(envs, "set_task", task)
+    if envs.mending is not None:
+        envs.mending.prepare = lambda made: getattr(made, "unwrapped", made).set_task(task)
 
 
 def _call(envs: Envs, method: str, *arguments: Any) -> Any:

@@ -10,17 +10,26 @@ so row `a * num_envs + i` is the policy's `a`-th agent in copy `i`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rillflow.envs.checks import EnvError, actions_mismatch, mismatch, not_finite, where
+from rillflow.envs.checks import (
+    EnvError,
+    EnvFailed,
+    actions_mismatch,
+    mismatch,
+    not_finite,
+    raised,
+    where,
+)
 from rillflow.envs.episode_returns import Episodes
 from rillflow.envs.final_info import Figures, FinalInfos
+from rillflow.envs.mending import Mending, mending_of, replaced
 from rillflow.envs.spaces import Array
-from rillflow.envs.vector import Step
+from rillflow.envs.step import Step, begun_anew
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -68,7 +77,10 @@ class PolicyGroup:
 
 
 class MultiAgentEnvs:
-    """A multi-agent vector environment as one batch per policy; see `make_multi_agent_envs`."""
+    """A multi-agent vector environment as one batch per policy; see `make_multi_agent_envs`.
+
+    With `again`, which makes another one, a vector that raises as a whole is replaced.
+    """
 
     def __init__(
         self,
@@ -77,6 +89,7 @@ class MultiAgentEnvs:
         *,
         name: str,
         seed: int = 0,
+        again: Callable[[], MultiAgentVector] | None = None,
     ) -> None:
         from gymnasium.vector.utils import batch_space
 
@@ -94,6 +107,11 @@ class MultiAgentEnvs:
         self._infos: dict[str, FinalInfos] = {}
         self.exact = hasattr(type(vector), "get_state") and getattr(vector, "exact", True)
         """whether `set_state` continues exactly where `get_state` was called"""
+        self._open = {policy: np.zeros(self.rows(policy), bool) for policy in self.groups}
+        """for each policy the rows whose last step was a transition and no end: what can be cut"""
+        self._again = again if getattr(vector, "mending", None) is None else None
+        self.mending: Mending | None = mending_of(vector, again, self._begin_all, self._seed)
+        """what begins anew after it has raised; None: nothing can"""
         self.shrunk: str | None = getattr(vector, "shrunk", None)
         """what to tell of images that are smaller than the environment's, though nobody said so"""
 
@@ -106,9 +124,13 @@ class MultiAgentEnvs:
         return self._reset(self._seed if self.obs is None else None)
 
     def _reset(self, seed: int | None) -> dict[str, Array]:
-        first = self.vector.reset(seed=seed)
-        for episodes in self._episodes.values():
+        return self._begun(self.vector.reset(seed=seed))
+
+    def _begun(self, first: Mapping[str, Array]) -> dict[str, Array]:
+        """New episodes everywhere, from each agent's first observations."""
+        for policy, episodes in self._episodes.items():
             episodes.begin()
+            self._open[policy] = np.zeros(self.rows(policy), bool)
         self.obs = {
             policy: np.concatenate([self._checked(agent, first[agent]) for agent in group.agents])
             for policy, group in self.groups.items()
@@ -121,18 +143,31 @@ class MultiAgentEnvs:
             raise EnvError(f"{where(self.name)}: call reset() before step()")
         taken = self._split(actions)
         self._steps += 1
-        results = self.vector.step(taken)
+        try:
+            results = self.vector.step(taken)
+        except EnvError:
+            raise
+        except Exception as error:
+            return self._all_anew(error)
         steps = {}
         for policy, group in self.groups.items():
             parts = [self._checked_step(agent, results[agent]) for agent in group.agents]
-            steps[policy] = join_steps(parts)
-            self._count(policy, steps[policy])
+            steps[policy] = self._count(policy, join_steps(parts))
         self.obs = {policy: step.obs for policy, step in steps.items()}
         return steps
 
     def pop_episodes(self) -> dict[str, list[tuple[float, int]]]:
         """For each policy, return and length of its agents' episodes that ended since."""
         return {policy: episodes.pop() for policy, episodes in self._episodes.items()}
+
+    def mend(self) -> None:
+        """From now on what raises, now and then, begins anew: a copy, or a vector of one piece."""
+        if self.mending is not None:
+            self.mending.allowed = True
+
+    def pop_failures(self) -> tuple[int, list[str]]:
+        """How many failed and began anew since the last call, and what is told of them."""
+        return self.mending.pop() if self.mending is not None else (0, [])
 
     def want_infos(self, names: Sequence[str]) -> None:
         """From now on read these figures from the info with which an agent's episode ends."""
@@ -230,13 +265,45 @@ class MultiAgentEnvs:
             raise not_finite(self.name, self._steps, rewards, rewards, f"reward[{agent!r}]")
         return step
 
-    def _count(self, policy: str, step: Step) -> None:
+    def _count(self, policy: str, step: Step) -> Step:
+        """The step, counted; only an episode that had begun can be cut in it."""
         done = step.terminated | step.truncated
+        if step.cut is not None:
+            cut = step.cut & self._open[policy]
+            step = step._replace(cut=cut)
+            self._episodes[policy].forget(cut)
+        self._open[policy] = ~done if step.valid is None else step.valid & ~done
         self._episodes[policy].count(step.rewards, step.valid)
         if done.any():
             self._episodes[policy].end(done)
             if self._infos:
                 self._read_infos(policy, done)
+        return step
+
+    def _all_anew(self, error: Exception) -> dict[str, Step]:
+        """What stands for a step in which the whole vector raised: new episodes everywhere."""
+        failure = raised(error, "step", self.name, step=self._steps)
+        if self.mending is None or self._again is None:
+            raise failure from error
+        try:
+            first = self.mending.reset(0, failure, self._steps)
+        except EnvFailed as last:
+            raise last from error
+        cut = self._open
+        self._open = {}
+        begun = self._begun(first)
+        return {name: begun_anew(obs, cut[name], skips=True) for name, obs in begun.items()}
+
+    def _begin_all(self, index: int, seed: int | None) -> Mapping[str, Array]:
+        """The first observations of another vector in the place of this one."""
+        assert self._again is not None
+        self.vector = replaced(self.vector, self._again, self.name)
+        try:
+            return self.vector.reset(seed=seed)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise raised(error, "reset", self.name) from error
 
 
 def starts_after(step: Step, starts: Array) -> Array:
@@ -251,7 +318,8 @@ def starts_after(step: Step, starts: Array) -> Array:
     """
     if step.valid is None or step.next_obs is None:
         return step.starts
-    return step.terminated | step.truncated | (starts & ~step.valid)
+    after: Array = step.terminated | step.truncated | (starts & ~step.valid)
+    return after if step.cut is None else after | step.cut
 
 
 def join_steps(parts: Sequence[Step]) -> Step:
@@ -264,7 +332,11 @@ def join_steps(parts: Sequence[Step]) -> Step:
         valid = np.concatenate(whole)
     if any(part.next_obs is not None for part in parts):
         next_obs = np.concatenate([p.obs if p.next_obs is None else p.next_obs for p in parts])
+    cut = None
+    if any(part.cut is not None for part in parts):
+        cuts = [np.zeros(len(p.rewards), bool) if p.cut is None else p.cut for p in parts]
+        cut = np.concatenate(cuts)
     obs, rewards, terminated, truncated = (
         np.concatenate([part[i] for part in parts]) for i in range(4)
     )
-    return Step(obs, rewards, terminated, truncated, valid, next_obs)
+    return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)

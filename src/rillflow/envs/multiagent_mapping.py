@@ -43,23 +43,25 @@ def make_multi_agent_envs(
     config, name = dict(env_config or {}), env if isinstance(env, str) else name_of(env)
     check_count("num_envs", num_envs)
     made_already = not isinstance(env, str | type) and all(hasattr(env, n) for n in _NEEDED)
-    vector: Any = (
-        env
-        if made_already
-        else _vector(
-            env, name, num_envs, config, {"seed": seed & 0x3FFFFFFF, "action_masks": action_masks}
-        )
-    )
+
+    def again() -> Any:
+        how = {"seed": seed & 0x3FFFFFFF, "action_masks": action_masks}
+        return preprocessed(_vector(env, name, num_envs, config, how))
+
+    def preprocessed(vector: Any) -> Any:
+        seen = PreprocessedAgents(vector, preprocessing or Preprocessing(), name)
+        return seen if seen.changes else vector
+
+    vector: Any = preprocessed(env) if made_already else again()
     if vector.num_envs != num_envs:
         raise BuildError(
             f"environment {name!r}: it was made with {vector.num_envs} copies, but "
             f"num_envs={num_envs}"
         )
-    preprocessed = PreprocessedAgents(vector, preprocessing or Preprocessing(), name)
-    if preprocessed.changes:
-        vector = preprocessed
     groups = group_agents(vector, policy_mapping, policies, name)
-    return MultiAgentEnvs(vector, groups, name=name, seed=seed)
+    return MultiAgentEnvs(
+        vector, groups, name=name, seed=seed, again=None if made_already else again
+    )
 
 
 def agents_of(env: Any, env_config: Mapping[str, Any] | None = None) -> tuple[str, ...] | None:
@@ -120,8 +122,10 @@ def _vector(env: Any, name: str, num_envs: int, config: dict[str, Any], how: dic
     from rillflow.envs.multiagent_pettingzoo import ParallelEnvs
     from rillflow.envs.multiagent_turns import in_parallel
 
-    copies = [in_parallel(made(factory, name, config)) for _ in range(num_envs)]
-    return ParallelEnvs(copies, name, **how)
+    def copy() -> Any:
+        return in_parallel(made(factory, name, config))
+
+    return ParallelEnvs([copy() for _ in range(num_envs)], name, copy, **how)
 
 
 def group_agents(

@@ -1,20 +1,22 @@
 """PettingZoo's parallel API as a `MultiAgentVector`.
 
 A copy begins again within the step in which its last agent ends (the SAME_STEP mode). An agent that
-ends earlier, or joins later, has rows that are not `valid` until it acts again. PettingZoo itself
-is not imported: the API is a few methods, and any environment with them will do. Masks of actions
-are in observations, or in infos from the first reset on.
+ends earlier, or joins later, has rows that are not `valid` until it acts again. So have all agents
+of a copy in a step in which it raises: it begins anew alone. PettingZoo itself is not imported: the
+API is a few methods, and any environment with them will do. Masks of actions are in observations,
+or in infos from the first reset on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rillflow.envs.checks import (
     EnvError,
+    EnvFailed,
     flag_mismatch,
     found,
     mismatch,
@@ -24,6 +26,7 @@ from rillflow.envs.checks import (
 )
 from rillflow.envs.info_masks import stuck_row
 from rillflow.envs.layout import MASK, layout_of
+from rillflow.envs.mending import Mending
 from rillflow.envs.spaces import Array, Observations, actions_of, choices_of, observations_of
 from rillflow.envs.structured import flat_masks
 from rillflow.envs.vector import Step
@@ -43,12 +46,19 @@ class ParallelEnvs:
     Args:
         envs: the copies.
         name: what messages call them.
+        make: another copy, for one that raises and cannot be reset; None: there is no other.
         seed: of the first reset; one copy may be reset earlier, to see whether infos hold masks.
         action_masks: whether masks of actions are looked for.
     """
 
     def __init__(
-        self, envs: Sequence[Any], name: str, *, seed: int = 0, action_masks: bool = True
+        self,
+        envs: Sequence[Any],
+        name: str,
+        make: Callable[[], Any] | None = None,
+        *,
+        seed: int = 0,
+        action_masks: bool = True,
     ) -> None:
         first = envs[0]
         if not hasattr(first, "possible_agents"):
@@ -71,6 +81,10 @@ class ParallelEnvs:
         self._masked: set[str] = set()
         """agents whose infos hold masks"""
         self._alive = {a: np.zeros(self.num_envs, bool) for a in self.agents}
+        self._make = make
+        self.mending = Mending(self._begin_copy)
+        self._made = 0
+        """steps that all copies have made"""
         self.infos: list[dict[str, Any]] = [{} for _ in envs]
         """of the last step, for each copy: the infos of its agents"""
         self._first: tuple[int, Any] | None = None
@@ -105,6 +119,7 @@ class ParallelEnvs:
 
     def reset(self, *, seed: int | None = None) -> dict[str, Array]:
         """Begin an episode in every copy."""
+        self.mending.seed = seed or self.mending.seed
         first = {
             i: self._reset_copy(i, None if seed is None else seed + i) for i in range(self.num_envs)
         }
@@ -123,17 +138,25 @@ class ParallelEnvs:
         )
         after: dict[int, _Seen] = {}
         begun: dict[int, _Seen] = {}
+        failed: list[int] = []
         for i in range(self.num_envs):
             acting = {agent: taken[agent][i] for agent in self.agents if valid[agent][i]}
-            *results, after[i] = self._step_copy(i, acting)
-            self.infos[i] = after[i][1]
+            try:
+                *results, after[i] = self._step_copy(i, acting)
+            except EnvFailed as error:
+                after[i] = self._begin_anew(i, error)
+                failed.append(i)
+                continue
             for agent in acting:
                 for column, result in zip(columns, results, strict=True):
                     column[agent][i] = result[agent]
             self._keep_living(i, acting, after[i][0], results[1], results[2])
             if not any(alive[i] for alive in self._alive.values()):
-                begun[i] = self._reset_copy(i, None)
+                begun[i] = self._next_episode(i)
+        self._made += self.num_envs
+        self.infos = [after[i][1] for i in range(self.num_envs)]
         rewards, terminated, truncated = columns
+        cut = _cut_short(valid, failed) if failed else {}
         steps = {}
         for agent in self.agents:
             ended = terminated[agent] | truncated[agent]
@@ -142,9 +165,8 @@ class ParallelEnvs:
                 rows = list(begun)
                 obs = next_obs.copy()
                 obs[rows] = self._encode(agent, begun)[rows]
-            steps[agent] = Step(
-                obs, rewards[agent], terminated[agent], truncated[agent], valid[agent], next_obs
-            )
+            ends = terminated[agent], truncated[agent]
+            steps[agent] = Step(obs, rewards[agent], *ends, valid[agent], next_obs, cut.get(agent))
         self._check_allowed({agent: step.obs for agent, step in steps.items()})
         return steps
 
@@ -180,6 +202,26 @@ class ParallelEnvs:
         """Close every copy."""
         for env in self._envs:
             env.close()
+
+    def _next_episode(self, i: int) -> _Seen:
+        try:
+            return self._reset_copy(i, None)
+        except EnvFailed as error:
+            return self._begin_anew(i, error)
+
+    def _begin_anew(self, i: int, error: EnvFailed) -> _Seen:
+        """The first observations and infos of the next episode of a copy that raised."""
+        try:
+            first: _Seen = self.mending.reset(i, error, self._made)
+        except EnvFailed as last:
+            raise last from error.__cause__
+        return first
+
+    def _begin_copy(self, i: int, seed: int | None) -> _Seen:
+        """The first observations and infos of a copy's new episode; with a seed, of a new copy."""
+        if seed is not None and self._make is not None:
+            self.mending.put(self._envs, i, self._make())
+        return self._reset_copy(i, seed)
 
     def _reset_copy(self, i: int, seed: int | None) -> _Seen:
         first, self._first = self._first, None
@@ -271,3 +313,16 @@ class ParallelEnvs:
 def _mask_size(seen: Observations) -> int:
     layout = layout_of(seen.space)
     return 0 if layout is None else layout.mask_size
+
+
+def _cut_short(valid: Mapping[str, Array], failed: list[int]) -> dict[str, Array]:
+    """Whose episodes were cut: of the agents that acted in the copies that raised.
+
+    The rows in which they did are no transitions, from now on.
+    """
+    cut = {}
+    for agent, acted in valid.items():
+        cut[agent] = np.zeros_like(acted)
+        cut[agent][failed] = acted[failed]
+        acted[failed] = False
+    return cut

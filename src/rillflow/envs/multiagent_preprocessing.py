@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rillflow.envs.frame_stack import FrameStack
+from rillflow.envs.mending import Mending
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
 from rillflow.envs.spaces import Array, Observations
 from rillflow.envs.vector import Step
@@ -26,6 +27,8 @@ class PreprocessedAgents:
         self.num_envs: int = vector.num_envs
         self.agents: Sequence[str] = vector.agents
         self.exact = hasattr(type(vector), "get_state") and getattr(vector, "exact", True)
+        self.mending: Mending | None = getattr(vector, "mending", None)
+        """what brings back copies that raise; None: they fail as a whole"""
         self._seen: dict[str, Observations] = {}
         self._stacks: dict[str, FrameStack] = {}
         self.shrunk: str | None = None
@@ -45,6 +48,12 @@ class PreprocessedAgents:
             (self.observation_space(a), self.vector.observation_space(a)) for a in self.agents
         )
         return any(seen != own for seen, own in spaces)
+
+    @property
+    def infos(self) -> list[dict[str, Any]]:
+        """Of the last step, for each copy those of its agents, if the environment has any."""
+        infos: list[dict[str, Any]] = self.vector.infos
+        return infos
 
     def observation_space(self, agent: str) -> Box:
         """Of one copy, as a policy sees it."""

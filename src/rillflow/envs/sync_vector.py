@@ -45,7 +45,8 @@ class SyncVector(SyncVectorEnv):
         make: Callable[[int], Env[Any, Any]] | None = None,
     ) -> None:
         """With `make`, a copy that raises and cannot be reset is made anew, by its index."""
-        self.mending = Mending(make)
+        self.mending = Mending(self._begin_copy)
+        self._make = make
         self.failed: Array | None = None
         """which copies raised in the last step, and are at the beginning of an episode; None: no"""
         self.infos: list[dict[str, Any]] | None = None
@@ -148,7 +149,7 @@ class SyncVector(SyncVectorEnv):
         """What stands for the step of a copy that raised: the beginning of its next episode."""
         failure = failure_of(error, lambda error: passed.complaint(index, error))
         try:
-            first, info = self.mending.reset(self._envs, index, failure, self._made)
+            first, info = self.mending.reset(index, failure, self._made)
         except EnvFailed as last:
             if last is error:  # what a guard raised; it is not its own cause
                 raise
@@ -158,6 +159,12 @@ class SyncVector(SyncVectorEnv):
             self.failed = np.zeros(self.num_envs, bool)
         self.failed[index] = True
         return first, 0.0, False, False, info
+
+    def _begin_copy(self, index: int, seed: int | None) -> Any:
+        """The first observation and info of a new episode of a copy; with a seed, of a new one."""
+        if seed is not None and self._make is not None:
+            self.mending.put(self._envs, index, self._make(index))
+        return self._envs[index].reset(seed=seed)
 
     def _checked(
         self,

@@ -1,19 +1,4 @@
-"""One uniform face over any Gymnasium vector environment.
-
-Gymnasium knows three ways to begin the next episode, and each hides the last observation of the
-old one somewhere else. Here all three say the same:
-
-    mode        what Gymnasium does                  what a `Step` says
-    NEXT_STEP   the step after the end only resets   its row is not `valid`; `next_obs` is None
-    SAME_STEP   `obs` is already the new episode's   `next_obs` holds the final observation
-    DISABLED    nothing; the caller resets           reset here, then as SAME_STEP
-
-A loop that keeps true transitions reads, in every mode:
-
-    step = envs.step(actions)
-    after = step.obs if step.next_obs is None else step.next_obs   # true next observations
-    keep = slice(None) if step.valid is None else step.valid       # rows that are transitions
-"""
+"""One uniform face over any Gymnasium vector environment; `step.py` says what a step of it is."""
 
 from __future__ import annotations
 
@@ -21,18 +6,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rillflow.envs.autoreset import autoreset_mode, final_observations, missing_final
 from rillflow.envs.checks import (
     EnvError,
+    EnvFailed,
     actions_mismatch,
     flags_mismatch,
-    found,
     mismatch,
     not_finite,
     raised,
     result_mismatch,
+    rewards_of,
     where,
 )
 from rillflow.envs.episode_returns import Bools, Episodes
@@ -40,12 +25,16 @@ from rillflow.envs.final_info import ReadsInfos
 from rillflow.envs.frame_stack import FrameStack
 from rillflow.envs.info_masks import InfoMasks, stuck_row
 from rillflow.envs.layout import MASK, all_finite, layout_of
+from rillflow.envs.mending import Mending, mending_of, replaced
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
 from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
 from rillflow.envs.step import Step as Step
+from rillflow.envs.step import begun_anew
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gymnasium.spaces import Box, Space
 
 
@@ -54,7 +43,15 @@ _ONE = np.float32(1)
 
 
 class Envs(ReadsInfos):
-    """A vector environment with plain arrays, checked results and episode statistics."""
+    """A vector environment with plain arrays, checked results and episode statistics.
+
+    Args:
+        vector: the environment.
+        name: what messages call it.
+        seed: of its first reset.
+        clip_rewards: to [-1, 1]; episodes count the environment's own.
+        again: makes another one, if that is possible: one of one piece that raises is replaced.
+    """
 
     def __init__(
         self,
@@ -65,6 +62,7 @@ class Envs(ReadsInfos):
         clip_rewards: bool = False,
         preprocessing: Preprocessing | None = None,
         action_masks: bool = True,
+        again: Callable[[], Any] | None = None,
     ) -> None:
         self.name = name
         self.num_envs = int(vector.num_envs)
@@ -92,7 +90,9 @@ class Envs(ReadsInfos):
         self._looked = masked or not self._choices  # whether it is known where masks are
         self._first: Any = None  # of the first reset, if it was made to look for masks
         self._state = state_of(vector)
-        self._mends = hasattr(vector, "mending")
+        self._mends, self._again = hasattr(vector, "mending"), again
+        self.mending: Mending | None = mending_of(vector, again, self._begin_all, self._seed)
+        """what begins anew after it has raised; None: nothing can"""
         self._steps = 0
         self._seeded = self._closed = self._reuses = False
         self._seen: Array = np.empty(0)
@@ -138,9 +138,12 @@ class Envs(ReadsInfos):
     def _reset(self, seed: int | None) -> Array:
         first, self._first = self._first, None
         made = first is not None and not self._seeded and seed == self._seed
-        raw, info = first if made else self._call_reset(seed=seed)
-        self._look(info)
+        first = first if made else self._call_reset(seed=seed)
+        self._look(first[1])
         self._seeded = True
+        return self._begin_everywhere(*first)
+
+    def _begin_everywhere(self, raw: Any, info: dict[str, Any]) -> Array:
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
         self.obs = self._encode(raw, info).copy()
@@ -186,14 +189,14 @@ class Envs(ReadsInfos):
         except EnvError:
             raise
         except Exception as error:
-            raise raised(error, "step", self.name, step=self._steps) from error
+            return self._all_anew(error)
         if type(result) is not tuple or len(result) != 5 or type(result[4]) is not dict:
             self._refuse(result_mismatch(result, _STEP, "step"))
         raw, raw_rewards, terminated, truncated, info = result
         self._check_flags(terminated, "terminated")
         self._check_flags(truncated, "truncated")
         obs = self._encode(raw, info, terminated, truncated)
-        rewards = self._rewards(raw_rewards)
+        rewards = rewards_of(raw_rewards, self.num_envs, self.name, self._steps)
         if self._reuses:
             terminated, truncated = terminated.copy(), truncated.copy()
         done = terminated | truncated
@@ -207,6 +210,7 @@ class Envs(ReadsInfos):
                 next_obs = self._with_final(obs, done, info)
             elif ended:
                 obs = self._begin(obs, done)
+            self._was_done = done
         self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
         if self._stack is not None:
             obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
@@ -250,17 +254,35 @@ class Envs(ReadsInfos):
         return self._episodes.pop()
 
     def mend(self) -> None:
-        """From now on a copy that raises, now and then, is reset alone.
-
-        A vector environment of one piece cannot be mended: what it raises is raised.
-        """
-        if self._mends:
-            self.vector.mending.allowed = True
+        """From now on what raises, now and then, begins anew: a copy, or a vector of one piece."""
+        if self.mending is not None:
+            self.mending.allowed = True
 
     def pop_failures(self) -> tuple[int, list[str]]:
-        """How many copies failed and began anew since the last call, and what is told of them."""
-        found: tuple[int, list[str]] = self.vector.mending.pop() if self._mends else (0, [])
-        return found
+        """How many failed and began anew since the last call, and what is told of them."""
+        return self.mending.pop() if self.mending is not None else (0, [])
+
+    def _all_anew(self, error: Exception) -> Step:
+        """What stands for a step in which a vector of one piece raised: new episodes everywhere."""
+        failure = raised(error, "step", self.name, step=self._steps)
+        if self.mending is None or self._mends:
+            raise failure from error
+        try:
+            first = self.mending.reset(0, failure, self._steps)
+        except EnvFailed as last:
+            raise last from error
+        cut = ~self._was_done
+        return begun_anew(self._begin_everywhere(*first), cut, skips=self.skips_steps)
+
+    def _begin_all(self, index: int, seed: int | None) -> Any:
+        """The first observations and info of another vector in the place of this one."""
+        assert self._again is not None
+        self.vector = replaced(self.vector, self._again, self.name)
+        self._state = state_of(self.vector)
+        self._ask_for_infos()
+        if self.mending is not None and self.mending.prepare is not None:
+            self.mending.prepare(self.vector)
+        return self._call_reset(seed=seed)
 
     def get_state(self) -> dict[str, Any]:
         """Everything needed to go on later; the environment itself only if `exact`."""
@@ -327,16 +349,6 @@ class Envs(ReadsInfos):
         if self._layout is not None and self._layout.mask_size:
             stuck, text = stuck_row(self._layout.mask(obs), self._choices, rows)
             self._refuse(text, stuck)
-
-    def _rewards(self, raw: Any) -> npt.NDArray[np.float32]:
-        rewards = np.asarray(raw)
-        if rewards.shape != (self.num_envs,) or rewards.dtype.kind not in "fiub":
-            expected = f"numbers of shape ({self.num_envs},)"
-            self._refuse(f"rewards: expected {expected}, found {found(raw)}")
-        out = rewards.astype(np.float32)
-        if not np.isfinite(out).all():
-            raise not_finite(self.name, self._steps, rewards, out, "reward")
-        return out
 
     def _check_flags(self, flags: Any, name: str) -> None:
         if type(flags) is not np.ndarray or (flags.shape, flags.dtype) != self._flags:

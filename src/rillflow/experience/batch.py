@@ -102,6 +102,11 @@ class SampleBatch(Mapping[str, Array]):
             raise BuildError("there is nothing to concatenate.")
         if len({NEXT_OBS in batch for batch in batches}) > 1:
             batches = [batch.with_columns(next_obs=batch.following()) for batch in batches]
+        if len({"valid" in batch for batch in batches}) > 1:  # somewhere an environment failed
+            batches = [
+                batch if "valid" in batch else batch.with_columns(valid=np.ones(batch.shape, bool))
+                for batch in batches
+            ]
         names = set(batches[0])
         lengths = {batch.shape[0] for batch in batches}
         if any(set(batch) != names for batch in batches) or len(lengths) > 1:

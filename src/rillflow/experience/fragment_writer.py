@@ -7,13 +7,17 @@ import numpy as np
 from rillflow.envs.vector import Step
 from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, STATE, Array, SampleBatch
 
+_ALWAYS = ("obs", "actions", "logp", "rewards", "terminated", "truncated")
+_VALID = len(_ALWAYS)
+"""the place of `valid` among the columns, if there is one"""
+
 
 class FragmentWriter:
     """Takes `length` steps of some environments and gives them as a time-major batch.
 
     There is a column `next_obs` only if an episode ended and the next one began within the same
     step: everywhere else the next observation is that of the next row. Of images it would be half
-    of all the bytes.
+    of all the bytes. There is a column `valid` only if some step may be no transition.
 
     The steps come behind `lead` rows: those of `before`, the end of the fragment before, or rows of
     nothing, which are not valid (see `WaitingSteps`).
@@ -26,6 +30,9 @@ class FragmentWriter:
         self.t = lead
         self.columns: dict[str, Array] = {}
         self._rows: list[Array] = []
+        self._some_invalid = False
+        self.cut_before: Array | None = None
+        """where the environment failed in the first step: what ran before the fragment was cut"""
         self._ends: list[tuple[int, Array]] = []
         """steps in which the observation to act on next is not the one that followed, and that"""
 
@@ -45,22 +52,33 @@ class FragmentWriter:
     def write(self, obs: Array, actions: Array, logp: Array, step: Step, **more: Array) -> None:
         """One step: what was seen, done, and came of it; `more` are further columns."""
         values = [obs, actions, logp, step.rewards, step.terminated, step.truncated]
-        if step.valid is not None:
-            values.append(step.valid)
+        if step.valid is not None or self._some_invalid:
+            if not self._some_invalid:
+                self._begin_valid(step.rewards.shape)
+            values.append(np.True_ if step.valid is None else step.valid)  # type: ignore[arg-type]
         values.extend(more.values())
         if not self.columns:
-            self._allocate(values, ["valid"] * (step.valid is not None) + list(more))
+            self._allocate(values, ["valid"] * self._some_invalid + list(more))
         t = self.t
         for column, value in zip(self._rows, values, strict=True):
             column[t] = value
+        if step.cut is not None and t == self.lead:
+            self.cut_before = step.cut
         if step.cut is not None and t:  # else the fragment before ended there, with an open end
             self.columns["truncated"][t - 1] |= step.cut
         if step.next_obs is not None and step.next_obs is not step.obs:
             self._ends.append((t, step.next_obs))
         self.t = t + 1
 
+    def _begin_valid(self, envs: tuple[int, ...]) -> None:
+        """From now on steps say whether they are transitions; those before all were."""
+        self._some_invalid = True
+        if self.columns:
+            self.columns.setdefault("valid", np.ones((self.rows, *envs), bool))
+            self._rows.insert(_VALID, self.columns["valid"])
+
     def _allocate(self, values: list[Array], more: list[str]) -> None:
-        names = ["obs", "actions", "logp", "rewards", "terminated", "truncated", *more]
+        names = [*_ALWAYS, *more]
         self._rows = [np.empty((self.rows, *value.shape), value.dtype) for value in values]
         self.columns = dict(zip(names, self._rows, strict=True))
         if not self.lead:

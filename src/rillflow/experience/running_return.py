@@ -41,6 +41,11 @@ class RunningReturn:
             self.value = self.value * going_on[t]
         return batch.with_columns(**{RUNNING_RETURN: column})
 
+    def cut(self, rows: Array | None) -> None:
+        """Environments failed in these rows: their next episodes begin with nothing."""
+        if rows is not None:
+            self.value = self.value * ~rows
+
     def get_state(self) -> Any:
         """For a checkpoint."""
         return self.value

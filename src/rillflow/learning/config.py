@@ -46,7 +46,7 @@ class _Settings(type):
             raise refused(cls, wrong)
         suits = suiting(cls, values)
         if isinstance(values.get("lr"), schedules.Schedule):
-            suits.pop("final_lr", None)  # a rate falls once
+            suits["final_lr"] = None  # a rate falls once
         settings = super().__call__(**{**suits, **values})
         settings.validate()
         return settings
@@ -143,12 +143,14 @@ class AlgorithmConfig(metaclass=_Settings):
     """tanh or relu"""
     scale_observations: bool = False
     """whether the network sees what the observation space bounds scaled to -1 ... 1"""
-    normalize_observations: bool = False
+    normalize_observations: bool | None = False
     """whether the network sees observations by their running mean and standard deviation, at most
-    10 of these from it"""
-    scale_rewards: bool = False
+    10 of these from it; None: if they are vectors, the network is built in, and nothing else scales
+    them"""
+    scale_rewards: bool | None = False
     """whether rewards are learned from as parts of the running standard deviation of the discounted
-    return, at most 10 of these; reported returns stay the environment's"""
+    return, at most 10 of these; reported returns stay the environment's; None: those of rollout
+    workers are"""
     model: Any = None
     """mlp, cnn, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn for
     images, an mlp for anything else"""
@@ -208,7 +210,7 @@ class AlgorithmConfig(metaclass=_Settings):
                 memory=self.memory,
                 memory_size=self.memory_size,
                 scale_observations=self.scale_observations,
-                normalize_observations=self.normalize_observations,
+                normalize_observations=self._normalizes(observation_space),
                 channels=getattr(observation_space, "channels", self.channels),
                 model=self.model or _usual_model(observation_space, self.channels),
             )
@@ -216,6 +218,13 @@ class AlgorithmConfig(metaclass=_Settings):
         except BuildError as error:
             name = self.env if isinstance(self.env, str) else label_of(self.env)
             raise refused(type(self), [f"environment {name!r}: {error}"]) from None
+
+    def _normalizes(self, observation_space: Any) -> bool:
+        if self.normalize_observations is not None:
+            return self.normalize_observations
+        built_in = self.model is None or isinstance(self.model, str)
+        vectors = _usual_model(observation_space, self.channels) == "mlp"
+        return built_in and vectors and not self.scale_observations
 
     def modules(self, spec: PolicySpec) -> Modules:
         """The networks of the algorithm, for an environment that a policy of this spec acts in."""

@@ -58,9 +58,11 @@ class LearnerBase(ABC):
         self.update: Callable[..., Any] = config.update or config.algorithm.update
         self.prepare: Callable[..., Any] = config.prepare or config.algorithm.prepare
         self.skips = Skips(config)
-        self.reward_scale = RewardScale() if config.scale_rewards else None
+        self.reward_scale: RewardScale | None = None
+        if config.scale_rewards is not False:
+            self.reward_scale = RewardScale(required=config.scale_rewards is True)
         self.observations = ObservationStatistics(
-            config.normalize_observations, self.normalizers, spec.measured
+            spec.normalize_observations, self.normalizers, spec.measured
         )
         self.kl_stops = 0
         """batches whose passes ended because the policy had moved too far"""

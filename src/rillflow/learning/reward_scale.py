@@ -18,13 +18,20 @@ from rillflow.policies.normalizer import CLIP, EPSILON, Moments, as_buffers, mom
 
 
 class RewardScale:
-    """The variance of discounted returns, and batches whose rewards are scaled by it."""
+    """The variance of discounted returns, and batches whose rewards are scaled by it.
 
-    def __init__(self) -> None:
+    Args:
+        required: whether a batch that does not tell its returns is an error, or stays as it is.
+    """
+
+    def __init__(self, required: bool = True) -> None:
+        self.required = required
         self.moments = Moments.none(())
 
     def scaled(self, batch: SampleBatch, *, see: bool) -> SampleBatch:
         """A batch with rewards to learn from; to `see` it, its returns count from now on."""
+        if RUNNING_RETURN not in batch and not self.required:
+            return batch
         if RUNNING_RETURN not in batch:
             raise RunError(
                 f"scale_rewards=True needs the column {RUNNING_RETURN!r} beside rewards, which "

@@ -19,7 +19,7 @@ def tuned(settings: type, env: Any) -> dict[str, Any]:
     >>> from rillflow.algorithms import ppo
     >>> tuned(ppo.Config, "ALE/Pong-v5")["clip_param"]
     0.1
-    >>> tuned(ppo.Config, "CartPole-v1")
+    >>> tuned(ppo.Config, "Hopper-v5")
     {}
     """
     if not isinstance(env, str):
@@ -68,5 +68,10 @@ def current(values: Mapping[str, Any]) -> dict[str, Any]:
     return renamed
 
 
-AS_BEFORE: dict[str, Any] = {"resize": None, "action_masks": False}
+AS_BEFORE: dict[str, Any] = {
+    "resize": None,
+    "action_masks": False,
+    "normalize_observations": False,
+    "scale_rewards": False,
+}
 """what was done in runs of versions that had no such setting"""

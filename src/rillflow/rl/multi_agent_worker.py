@@ -48,7 +48,10 @@ class MultiAgentWorker:
             seed=info.seed,
             **config.env_settings,
         )
-        self._info_metrics = next(iter(settings.values())).info_metrics
+        shared = next(iter(settings.values()))
+        if shared.on_failure != "raise":
+            self.envs.mend()
+        self._info_metrics = shared.info_metrics
         self.envs.want_infos(self._info_metrics)
         self.policies = {
             name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
@@ -80,7 +83,7 @@ class MultiAgentWorker:
         self.running = {
             name: RunningReturn(len(self.obs[name]))
             for name in specs
-            if settings[name].scale_rewards
+            if settings[name].scale_rewards is not False
         }
         self.steps = 0
         self.total_steps = 0
@@ -115,6 +118,7 @@ class MultiAgentWorker:
             batches[name] = self.exploring[name].finish(policy, batches[name])
         for name, running in self.running.items():
             waited = fragments[name].lead, fragments[name].before
+            running.cut(fragments[name].cut_before)
             batches[name] = running.written(batches[name], now[name].gamma, *waited)
         for name, burn_in in self.burn_in.items():
             batches[name] = burn_in.before(batches[name], self.remembering[name].recent[0])
@@ -143,6 +147,9 @@ class MultiAgentWorker:
         if not steps:
             return None
         told: dict[str, Any] = {"steps": steps, "policies": self.envs.pop_episodes()}
+        failures, notes = self.envs.pop_failures()
+        if failures:
+            told |= {"counters": {"env_failures": failures}, "notes": notes}
         if self._info_metrics:
             told["infos"], notes = self.envs.pop_infos()
             tell_once(told, notes, self.info)

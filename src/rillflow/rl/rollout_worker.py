@@ -65,7 +65,8 @@ class RolloutWorker(ActingWorker):
         self.total_steps = _LONG if _came_late(config, info) else 0
         """since the worker began; exploration follows them"""
         self.scheduled = Scheduled(config)
-        self.running = RunningReturn(self.envs.num_envs) if config.scale_rewards else None
+        scales = config.scale_rewards is not False
+        self.running = RunningReturn(self.envs.num_envs) if scales else None
 
     def sample(self) -> SampleBatch:
         """The next fragment, from where the last one ended."""
@@ -80,6 +81,7 @@ class RolloutWorker(ActingWorker):
         batch = self.exploring.finish(self.policy, fragment.finish(self.obs, before))
         if self.running is not None:
             waited = fragment.lead, fragment.before
+            self.running.cut(fragment.cut_before)
             batch = self.running.written(batch, settings.gamma, *waited)
         if self.burn_in is not None and self.remembering is not None:
             batch = self.burn_in.before(batch, self.remembering.recent[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rillflow.runs.listeners import Listener, Row
@@ -51,13 +52,12 @@ class Aside(Listener):
 
     def on_end(self, state: str, error: BaseException | None = None) -> None:
         """Wait a moment for what is left, and tell what was dropped."""
-        if not self._thread.is_alive():
-            return
-        try:
-            self._waiting.put(("on_end", (state, error)), timeout=_PATIENCE)
-            self._thread.join(_PATIENCE)
-        except queue.Full:
-            pass
+        with suppress(queue.Full):
+            if self._thread.is_alive():
+                self._waiting.put(("on_end", (state, error)), timeout=_PATIENCE)
+                self._thread.join(_PATIENCE)
+        if self._error is not None:
+            raise self._error
         left = self._waiting.qsize()
         if self._thread.is_alive() or self.dropped:
             stuck = " and does not answer" if self._thread.is_alive() else ""
@@ -65,8 +65,6 @@ class Aside(Listener):
                 f"{self._named} was too slow{stuck}: {self.dropped + left:,} rows did not reach it",
                 stacklevel=2,
             )
-        if self._error is not None:
-            raise self._error
 
     def _put(self, event: str, *arguments: Any) -> None:
         try:

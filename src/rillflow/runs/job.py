@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,8 @@ def run_job(
     learned = Learned(workers, run, history.rows)
     follow = followed(job, learned, run, progress, keeper, interrupts, callbacks)
     try:
-        with run, Waits(run, interrupts) as waits:
+        with ExitStack() as at_the_end, run, Waits(run, interrupts) as waits:
+            at_the_end.callback(lambda: follow.close(history.newest))
             run.on_metrics(progress.record)
             run.on_metrics(_noted)
             follow.listen(run)
@@ -154,15 +156,13 @@ def run_job(
             if keeper is not None:
                 keeper.finish(hurry=ending.hurry)
                 follow.saved(keeper.take_saved())
+        told.on_end(ending.state)
     except KeyboardInterrupt:
         told.on_end("stopped")
         raise
     except BaseException as error:
         told.on_end("failed", error)
         raise
-    finally:
-        follow.close(history.newest)
-    told.on_end(ending.state)
     trained.best = follow.best.policy()
     return Outcome(trained, ending.state, ending.why)
 

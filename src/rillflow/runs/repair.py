@@ -29,7 +29,7 @@ def repaired(directory: RunDirectory, state: Mapping[str, Any], flow: Any) -> li
         with suppress(OSError):  # it is there to be looked at
             directory.write_graph(flow)
     return [
-        *([f"removed {cut.torn} torn lines of {metrics.name}"] if cut.torn else []),
+        *([f"removed {_torn(cut.torn)} of {metrics.name}"] if cut.torn else []),
         *([f"{lost:,} bytes of rows of {metrics.name} are lost"] if lost > 0 else []),
     ]
 
@@ -44,3 +44,7 @@ def no_checkpoint(directory: RunDirectory) -> RunError:
         f"Begin anew with `{command}`, or put its checkpoints back into {directory.checkpoints}."
         + (policy if directory.policy.exists() else "")
     )
+
+
+def _torn(lines: int) -> str:
+    return "a torn line" if lines == 1 else f"{lines} torn lines"

@@ -208,18 +208,13 @@ def test_time_limits_count_from_the_new_beginning() -> None:
 
 
 def test_few_of_many_failures_are_told() -> None:
-    mend = mending.Mending(None)
+    mend = mending.Mending(lambda index, seed: 0)
     mend.allowed = True
     told = []
     for _ in range(1000):
-        mend.reset([_Fine()], 0, mending.EnvFailed("broke"), 10**9)
+        mend.reset(0, mending.EnvFailed("broke"), 10**9)
         told += mend.pop()[1]
     assert len(told) == 3 + 2 + 2 + 1  # 1, 2, 3, then 10, 30, 100, 300, 1000
-
-
-class _Fine:
-    def reset(self) -> tuple[int, dict[str, Any]]:
-        return 0, {}
 
 
 def test_an_error_that_a_guard_tells_is_not_its_own_cause() -> None:

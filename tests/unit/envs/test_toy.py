@@ -147,6 +147,35 @@ def test_a_family_of_single_environments_gets_its_task_in_every_copy() -> None:
     assert envs.reset().tolist() == [[5.0]] * 3
 
 
+def test_a_copy_that_is_made_anew_is_of_the_same_task() -> None:
+    class Breaks(Single):
+        ever = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.t, self.broken = 0, False
+
+        def reset(self, **how: Any) -> Any:
+            if self.broken:
+                raise OSError("the simulator does not start")
+            return super().reset(**how)
+
+        def step(self, action: Any) -> Any:
+            self.t += 1
+            if self.t == 70 and not Breaks.ever:
+                Breaks.ever = self.broken = True
+                raise ValueError("the simulator broke")
+            return np.full(1, self.task, np.float32), 0.0, False, False, {}
+
+    envs = make_envs(Breaks, 2)
+    envs.mend()
+    set_task(envs, 5)
+    envs.reset()
+    seen = [envs.step(np.zeros(2, int)).obs.tolist() for _ in range(80)]
+    assert envs.pop_failures()[0] == 1
+    assert seen == [[[5.0]] * 2] * 80
+
+
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
 def test_an_environment_without_tasks_says_so(name: str) -> None:
     with pytest.raises(BuildError, match="no family of tasks"):

@@ -118,7 +118,7 @@ KNOWN: list[tuple[Callable[..., Any], Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("fn", "takes", "gives"), KNOWN, ids=str)
+@pytest.mark.parametrize(("fn", "takes", "gives"), KNOWN)
 def test_what_a_callable_takes_and_gives(fn: Any, takes: Any, gives: Any) -> None:
     assert (input_type(fn), output_type(fn)) == (takes, gives)
 
@@ -173,7 +173,6 @@ def test_types_of_values() -> None:
         (lambda: [1], UNKNOWN),
         (np.arange(3), UNKNOWN),
     ],
-    ids=str,
 )
 def test_types_of_iterables(source: Any, kind: Any) -> None:
     assert type_of_iterable(source) is kind

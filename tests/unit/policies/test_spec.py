@@ -58,7 +58,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("choices", "message"), MISTAKES, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize(
+    ("choices", "message"), MISTAKES, ids=[message[:40] for _, message in MISTAKES]
+)
 def test_a_mistake_is_named_with_the_way_out(choices: dict[str, Any], message: str) -> None:
     with pytest.raises(BuildError, match=re.escape(message)):
         make_spec(**choices)

@@ -249,11 +249,11 @@ def test_virtual_workers_give_recorded_items_and_execute_nothing() -> None:
 
 
 def test_recorded_latencies_predict_more_workers() -> None:
+    """Latencies of a whole second, so that the driver's own time, which is real, is nothing."""
     flow = rf.from_actors(workers()).gather_async().for_each(double)
-    report = simulate(flow, workers=[1, 20], latencies=recorded(flow, 0.01), cores=None)
-    per_item = report[20].seconds / report[20].items
-    assert report[1].throughput == pytest.approx(100, rel=0.1)
-    assert report[20].throughput > 5 * report[1].throughput or per_item < 0.001
+    report = simulate(flow, workers=[1, 20], latencies=recorded(flow, 1.0), cores=None)
+    assert report[1].throughput == pytest.approx(1, rel=0.1)
+    assert report[20].throughput == pytest.approx(20, rel=0.3)
 
 
 def test_calibration_given_again_gives_the_same_report() -> None:

@@ -60,11 +60,13 @@ def main(arguments: Sequence[str]) -> int:
     add_output_flags(parser)
     options = parser.parse(arguments)
 
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.runs.directory import RunDirectory
     from rillflow.safety.consent import named_code
 
     take_named([*options.trust, options.algorithm])
-    directory = RunDirectory.open(options.run)
+    with notes_as_lines():
+        directory = RunDirectory.open(options.run)
     about = directory.about
     _require_same(options, about)
     named = named_code(about.get("config", {}), about.get("algorithm"))

@@ -52,8 +52,8 @@ class Setting:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is on or off."""
-        return self.hint is bool
+        """Whether it is on or off, or neither if nobody says so."""
+        return self.hint in (bool, bool | None)
 
     @property
     def shown_default(self) -> str:
