@@ -119,7 +119,7 @@ def test_learns_on_processes(goal: Goal) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("algorithm", "steps", "seed"),
-    [("apex", 100_000, 301), ("simple_q", 300_000, 201), ("a3c", 300_000, 301)],
+    [("apex", 100_000, 301), ("simple_q", 300_000, 201), ("simple_q", 300_000, 202)],
 )
 def test_the_last_policy_is_a_good_one(algorithm: str, steps: int, seed: int) -> None:
     """Not the best moment of a run, but its end: 100 greedy episodes of the last weights."""

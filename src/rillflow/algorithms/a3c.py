@@ -22,23 +22,8 @@ class Config(a2c.Config):
     rollout_fragment_length: int = 32
 
 
-TUNED = {
-    # Values grow to 100, and get there by updates: with 1024 steps to each there are not enough of
-    # them to learn what a cart costs that drifts away, slowly and well balanced. Clipped at 0.5 the
-    # gradient of the policy would be least where episodes fail, as it is cut down together with
-    # that of the values, which is largest there.
-    "CartPole-v1": {
-        "num_envs_per_worker": 8,
-        "rollout_fragment_length": 16,
-        "final_lr": 1e-4,
-        "lr_updates": 2400,
-        "grad_clip": 40.0,
-        "vf_loss_coef": 0.05,
-    },
-    # pictures take more memory, and longer to learn from
-    "atari": {"num_envs_per_worker": 16, "rollout_fragment_length": 16},
-}
-"""settings for environments that the defaults do not suit"""
+TUNED = {"atari": {"num_envs_per_worker": 16, "rollout_fragment_length": 16}}
+"""pictures take more memory, and longer to learn from"""
 
 
 def plan(
