@@ -83,6 +83,10 @@ TUNED = {
     },
     "MountainCar-v0": MOUNTAIN_CAR
     | {
+        # Found with seeds 0 to 5; with 0.99 seed 0 never found the goal. Values end at -50 then,
+        # not at -100: what has been tried gets there sooner. The rate of 4e-3 is needed: with half
+        # of it seed 0 does not find the goal either.
+        "gamma": 0.98,
         "training_intensity": 16.0,
         "double_q": False,
         "dueling": False,
