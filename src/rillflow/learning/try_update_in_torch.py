@@ -1,4 +1,4 @@
-"""An update tried in torch on invented rows; see `learning.trial`."""
+"""An update tried in torch on invented rows; see `learning.try_update`."""
 
 from __future__ import annotations
 
