@@ -117,10 +117,8 @@ def test_learns_on_processes(goal: Goal) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("algorithm", "steps", "seed"),
-    [("apex", 100_000, 301), ("simple_q", 300_000, 201), ("simple_q", 300_000, 202)],
-)
+@pytest.mark.parametrize("seed", [201, 202])
+@pytest.mark.parametrize(("algorithm", "steps"), [("apex", 100_000), ("simple_q", 300_000)])
 def test_the_last_policy_is_a_good_one(algorithm: str, steps: int, seed: int) -> None:
     """Not the best moment of a run, but its end: 100 greedy episodes of the last weights."""
     trained = train(algorithm, "CartPole-v1", until={"steps": steps}, engine="sim", seed=seed)

@@ -73,10 +73,6 @@ TUNED: dict[str, dict[str, Any]] = {
         "activation": "tanh",
         "dueling": False,
         "n_step": 3,
-        # With two workers the paper's way is slower here. Most errors, a worker's too, are below 1;
-        # the largest so far is near 100, and rows that enter with it are drawn at once: new ones
-        # first. With hundreds of workers there would be time for nothing else.
-        "worker_priorities": False,
     },
     "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False, "final_lr": None},
     "atari": {
