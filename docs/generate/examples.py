@@ -9,8 +9,8 @@ EXAMPLES = {
 >>> ParallelRollouts(workers)
 ParallelFlow(rollouts)
 >>> batch = ParallelRollouts(workers, mode="bulk_sync").take(1, engine="sim")[0]
->>> batch.shape  # 32 steps of 2 x 32 environments
-(32, 64)
+>>> batch.shape  # 128 steps of 2 x 8 environments
+(128, 16)
 """,
     "Dequeue": """
 >>> queue = rf.Queue(capacity=2)

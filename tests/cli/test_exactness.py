@@ -60,9 +60,9 @@ def test_a_run_says_how_it_would_go_on_and_a_resumed_one_how_it_does(call: Any) 
     """In its first lines, in JSON and in its directory."""
     short = ("train", "ppo", "CartPole-v1", *QUICK, "--name", "run")
     told = call(*short, "--until", "steps=256")
-    assert told.out.splitlines()[1] == f"if resumed: {MEANING['exact']}"
+    assert f"if resumed: {MEANING['exact']}" in told.out.splitlines()
     assert json.loads(Path("runs/run/run.json").read_text())["exactness"] == "exact"
     again = call("resume", "runs/run", "--until", "steps=512")
-    assert again.out.splitlines()[1] == "resuming: the same run, bit for bit"
+    assert "resuming: the same run, bit for bit" in again.out.splitlines()
     start = call("resume", "runs/run", "--until", "steps=1000", "--json").out.splitlines()[0]
     assert json.loads(start)["exactness"] == "exact"

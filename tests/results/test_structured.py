@@ -134,6 +134,8 @@ POLICIES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "vector lstm": (blind_room, "impala", {"model": "lstm", "lstm_size": 4, "hidden": (8,)}),
     "image": (masked_room, "ppo", {"hidden": (8,)}),
     "image pair": (pair_room, "dqn", {"hidden": (8,)}),
+    "image lstm": (masked_room, "ppo", {"memory": "lstm", "memory_size": 4, "hidden": (8,)}),
+    "image gru": (pair_room, "dqn", {"memory": "gru", "memory_size": 4, "hidden": (8,)}),
     "own": (masked_room, "ppo", {"model": Net}),
     "own with a memory": (Room, "impala", {"model": Remembers}),
     "mask inside": (Gate, "dqn", {"hidden": (8,)}),

@@ -311,7 +311,7 @@ def with_losses(m: Any, rows: Any, cfg: Any) -> Any:
 )
 def test_what_numpy_cannot_do_is_torch(settings: dict[str, Any], hindrance: str) -> None:
     """The reason is told, and is an error where NumPy is asked for."""
-    spec = Workers(ppo.Config()).spec
+    spec = Workers(ppo.Config(env="CartPole-v1")).spec
     if "model" in settings:
         space = rf_images() if settings["model"] == "cnn" else spec.observation_space
         spec = dataclasses.replace(spec, model=settings["model"], observation_space=space)

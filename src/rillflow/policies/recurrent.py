@@ -56,16 +56,34 @@ class Recurrent(Headed):
     def _remember(self, x: Tensor, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         # the cells run over whole stretches in which no environment starts an episode: one call
         # for a long stretch costs far less than one per row
-        cells = getattr(self, self.kind)
-        parts = list(state.transpose(0, 1).contiguous()) if self.kind == "lstm" else [state]
+        parts = self._apart(state)
         resets = starts.any(1).nonzero().flatten().tolist()
         cuts = sorted({0, *resets, len(x)})
         pieces = []
         for begin, end in pairwise(cuts):
-            forget = starts[begin].unsqueeze(-1)
-            # filled, not multiplied by zero: what is forgotten may be NaN
-            before = [part.masked_fill(forget, 0).unsqueeze(0) for part in parts]
-            piece, after = cells(x[begin:end], tuple(before) if len(before) > 1 else before[0])
-            parts = [part.squeeze(0) for part in (after if len(before) > 1 else (after,))]
+            piece, parts = self._stretch(x[begin:end], parts, starts[begin])
             pieces.append(piece)
-        return torch.cat(pieces), torch.stack(parts, 1) if len(parts) > 1 else parts[0]
+        return torch.cat(pieces), _together(parts)
+
+    def one_step(self, x: Tensor, state: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        """What is remembered of one row of features, [B, features], whatever `start` holds."""
+        known, parts = self._stretch(x.unsqueeze(0), self._apart(state), start)
+        return known.squeeze(0), _together(parts)
+
+    def _apart(self, state: Tensor) -> list[Tensor]:
+        return list(state.transpose(0, 1).contiguous()) if self.kind == "lstm" else [state]
+
+    def _stretch(
+        self, x: Tensor, parts: list[Tensor], start: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Rows in which episodes begin at the first one only."""
+        forget = start.unsqueeze(-1)
+        # filled, not multiplied by zero: what is forgotten may be NaN
+        before = [part.masked_fill(forget, 0).unsqueeze(0) for part in parts]
+        cells = getattr(self, self.kind)
+        piece, after = cells(x, tuple(before) if len(before) > 1 else before[0])
+        return piece, [part.squeeze(0) for part in (after if len(before) > 1 else (after,))]
+
+
+def _together(parts: list[Tensor]) -> Tensor:
+    return torch.stack(parts, 1) if len(parts) > 1 else parts[0]

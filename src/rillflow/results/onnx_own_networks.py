@@ -48,11 +48,22 @@ class Acting(nn.Module):
             outputs: Tensor = results if isinstance(results, Tensor) else results[0]
             outputs = rule_out(outputs, mask)
             return self._action(outputs), outputs
-        state, start = remembered
-        seen = self._observation([part[None] for part in parts])
-        outputs, *_, after = self.model(seen, state, start[None])
-        outputs = rule_out(outputs[0], mask)
+        outputs, after = self._remembering(parts, *remembered)
+        outputs = rule_out(outputs, mask)
         return self._action(outputs), outputs, after
+
+    def _remembering(
+        self, parts: list[Tensor], state: Tensor, start: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs and the next state of a network with a memory."""
+        model: Any = self.model
+        if isinstance(self.spec.model, str):  # where episodes begin, its own loop looks at values
+            features = model.trunk(self._observation(parts))
+            known, after = model.one_step(features, state, start)
+            return model.heads(known)[0], after
+        seen = self._observation([part[None] for part in parts])
+        outputs, *_, after = model(seen, state, start[None])
+        return outputs[0], after
 
     def _observation(self, parts: list[Tensor]) -> Any:
         """What the network is given, from the inputs one by one."""
@@ -97,11 +108,6 @@ class Acting(nn.Module):
 def trace(spec: PolicySpec, weights: Weights) -> Any:
     """The acting network as an ONNX model, with the inputs and outputs of the built-in ones."""
     needs("onnxscript", "onnx", "the export of a network of your own, or of one for several parts")
-    if spec.packed and spec.model == "lstm":
-        raise BuildError(
-            "an lstm for observations with images among their parts cannot be exported yet; export "
-            "a policy without memory (model='cnn'), or with a network of your own"
-        )
     policy = TorchPolicy(spec)
     policy.set_weights(weights)
     acting = Acting(spec, policy.model).eval()

@@ -53,7 +53,7 @@ def ParallelRollouts(  # noqa: N802 - an operator, under the paper's name
     >>> workers = create_rollout_workers(ppo.Config(num_workers=2, num_envs_per_worker=4))
     >>> (batch,) = ParallelRollouts(workers, mode="bulk_sync").take(1, engine="sim")
     >>> batch["obs"].shape  # steps, environments of both workers, numbers in an observation
-    (32, 8, 4)
+    (128, 8, 4)
 
     `bulk_sync`: one concatenated batch per round. `async`: fragments as they are ready.
     """
