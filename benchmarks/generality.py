@@ -80,7 +80,10 @@ def _peer(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
     found = measure(report, case, driver, round_, seed=seed)
     if "score" in found and not report.options.quick:
         row = {name: value for name, value in found.items() if name not in ("case", "round")}
-        KEPT.write_text(json.dumps([*kept, {**row, "asked": task["steps"]}], indent=0) + "\n")
+        for seconds in ("train_s", "wall_s", "curve"):  # they are compared in a run of their own
+            row.pop(seconds, None)
+        lines = [json.dumps(one) for one in [*kept, {**row, "asked": task["steps"]}]]
+        KEPT.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def _score(report: Report, algorithm: str, name: str) -> float | None:
