@@ -438,8 +438,8 @@ def other_checkpoint(folder: Path, quick: bool) -> Iterator[tuple[str, bool]]:
         saved = folder / "run" / "checkpoints"
         shutil.rmtree(saved)
         shutil.copytree(folder / name / "checkpoints", saved)
-        plain = rillflow("resume", "run", "--until=steps=4000", cwd=folder)
-        taken = rillflow("resume", "run", "--until=steps=4000", "--adopt", cwd=folder)
+        plain = rillflow("resume", "run", "--until=steps=9000", cwd=folder)
+        taken = rillflow("resume", "run", "--until=steps=9000", "--adopt", cwd=folder)
         yield f"{name}: {_first(plain.stderr)}", plain.returncode != 0 and "--adopt" in plain.stderr
         told = "Traceback" not in taken.stderr and taken.returncode != 0
         yield f"{name}, adopted: {_first(taken.stderr)}", told

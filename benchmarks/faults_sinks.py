@@ -9,8 +9,8 @@ from typing import Any
 from faults_product import Never
 
 from rillflow.algorithms import ppo
-from rillflow.runs.aside import Aside
 from rillflow.runs.job import Job, run_job
+from rillflow.runs.listener_thread import Aside
 from rillflow.runs.listeners import Listener
 
 START = 3

@@ -45,7 +45,7 @@ HOUSE = {
     "which convolutions see an image": ("policies/convolution_plan.py", "def plan_for"),
     "saving an Atari game": ("envs/atari_state.py", "class SavedAtari"),
     "single environments as a vector": ("envs/sync_vector.py", "class SyncVector"),
-    "what becomes of an environment that raises": ("envs/mending.py", "class Mending"),
+    "what becomes of an environment that raises": ("envs/reset_after_error.py", "class Mending"),
     "PettingZoo": ("envs/multiagent_pettingzoo.py", "PettingZoo"),
     "which policy acts for which agent": ("envs/multiagent_mapping.py", "def group_agents"),
     "the parts of an observation in its array": ("envs/layout.py", "class Layout"),

@@ -62,15 +62,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("name", ["film.mp4", "film.gif", "strip.png"])
+@pytest.mark.parametrize(
+    ("name", "left"), [("film.mp4", 4), ("film.gif", 4), ("strip.png", 4), ("film.mp4", 0)]
+)
 def test_a_film_that_does_not_fit_is_told_and_removed(
-    call: Any, tmp_path: Path, small_disk: Path, name: str
+    call: Any, tmp_path: Path, small_disk: Path, name: str, left: int
 ) -> None:
     """What was there before is kept, and the exit code says that something went wrong."""
     untrained("CartPole-v1").save(tmp_path / "pole.npz")
     path = small_disk / name
     path.write_bytes(b"what was there before")
-    (small_disk / "taken").write_bytes(bytes(16 << 10))
+    (small_disk / "taken").write_bytes(bytes((20 - left) << 10))  # in pages of 4 kilobytes
     done = call("record", "pole.npz", "-o", str(path), "--seed", "3", "--episodes", "20")
     assert done.code == 1
     assert done.out == ""

@@ -17,9 +17,9 @@ from rillflow.algorithms import dqn, get_algorithm, ppo
 from rillflow.envs import make_envs
 from rillflow.errors import BuildError
 from rillflow.learning.overview import overview
-from rillflow.policies.exercise import exercise
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.policies.try_policy import exercise
 from rillflow.results import evaluate, export_onnx
 from rillflow.results.onnx_parity import feeds
 from rillflow.results.trained import Trained

@@ -14,7 +14,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from rillflow.algorithms import dqn, ppo
-from rillflow.envs import mending
+from rillflow.envs import reset_after_error
 from rillflow.experience.batch import STATE, MultiAgentBatch, SampleBatch
 from rillflow.experience.transitions import transitions
 from rillflow.learning.torch_learner import TorchLearner
@@ -32,7 +32,7 @@ INFO = ActorInfo("worker-0", 0, 0, seed=3)
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mending, "_PAUSE", 0.0)
+    monkeypatch.setattr(reset_after_error, "_PAUSE", 0.0)
 
 
 def worker_of(

@@ -391,6 +391,7 @@ def test_rollouts_of_several_workers_are_joined() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_what_was_shown_two_steps_ago_is_repeated(memory: str) -> None:
     """At least 0.95 of the best return, 18, greedily; without a memory it is 4.5 by chance."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import rillflow as rf
 from rillflow.algorithms import dqn, impala, ppo
-from rillflow.policies.probe import probe
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.try_network import probe
 from rillflow.rl.multi_agent import MultiAgentConfig
 from rillflow.rl.workers import create_rollout_workers
 

@@ -19,17 +19,17 @@ from rillflow.algorithms import ppo
 from rillflow.checkpoint import newest_checkpoint
 from rillflow.errors import RunError
 from rillflow.results.config_as_json import settings_of
+from rillflow.runs import checkpointer as keeping
 from rillflow.runs import interrupts as interrupting
-from rillflow.runs import keeper as keeping
-from rillflow.runs import waits as waiting
+from rillflow.runs import waiting_limits as waiting
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
-from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger, Listener
 from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.resume import resume
-from rillflow.runs.waits import Waits
+from rillflow.runs.waiting_limits import Waits
 
 SMALL = {
     "num_workers": 2, "num_envs_per_worker": 2, "rollout_fragment_length": 16, "hidden": (8,),
@@ -92,9 +92,13 @@ def run(
     listeners: Sequence[Listener] = (),
 ) -> Outcome:
     listeners = [JsonlLogger(directory.metrics), *listeners]
-    with directory, Keeper(directory, seconds=None, steps=steps) as keeper:
+    with directory, Checkpointer(directory, seconds=None, steps=steps) as checkpointer:
         return run_job(
-            job, listeners=listeners, keeper=keeper, interrupts=interrupts, on_row=on_row
+            job,
+            listeners=listeners,
+            checkpointer=checkpointer,
+            interrupts=interrupts,
+            on_row=on_row,
         )
 
 

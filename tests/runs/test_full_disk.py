@@ -13,9 +13,9 @@ import pytest
 
 import rillflow as rf
 from rillflow.checkpoint import read_checkpoint
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Outcome, run_job
-from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger, StatusWriter
 from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.resume import resume
@@ -72,8 +72,10 @@ def run(
             disk.empty()
 
     listeners = [JsonlLogger(directory.metrics), StatusWriter(directory.path / "status.json", 0.05)]
-    with directory, Keeper(directory, seconds=None, steps=every) as keeper:
-        return directory, run_job(work, listeners=listeners, keeper=keeper, on_row=on_row)
+    with directory, Checkpointer(directory, seconds=None, steps=every) as checkpointer:
+        return directory, run_job(
+            work, listeners=listeners, checkpointer=checkpointer, on_row=on_row
+        )
 
 
 def go_on(directory: RunDirectory, steps: int) -> Outcome:

@@ -13,9 +13,9 @@ import rillflow as rf
 from rillflow.algorithms import impala
 from rillflow.results.config_as_json import settings_of
 from rillflow.runs import history, metrics_file
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Job, run_job
-from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger
 
 
@@ -52,9 +52,9 @@ def test_memory_and_files_of_a_run_are_flat(
             seen.append((row["seconds"], resident(), policy, directory.metrics.stat().st_size))
 
     began = time.monotonic()
-    with directory, Keeper(directory, seconds=4) as keeper:
+    with directory, Checkpointer(directory, seconds=4) as checkpointer:
         outcome = run_job(
-            job, keeper=keeper, on_row=look, listeners=[JsonlLogger(directory.metrics)]
+            job, checkpointer=checkpointer, on_row=look, listeners=[JsonlLogger(directory.metrics)]
         )
     print(f"{rows} rows in {time.monotonic() - began:.0f} s")
     for seconds, memory, policy, lines in seen:

@@ -21,9 +21,9 @@ from rillflow.algorithms import get_algorithm
 from rillflow.checkpoint import newest_checkpoint
 from rillflow.results.config_as_json import settings_of
 from rillflow.rl.rollouts import ParallelRollouts
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Job, Outcome, run_job
-from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import JsonlLogger
 from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.resume import job_of, resume, settings_from
@@ -73,7 +73,7 @@ class Died(Exception):  # noqa: N818 - what happened, not what went wrong
     """Ends a run as a crash does."""
 
 
-class Killed(Keeper):
+class Killed(Checkpointer):
     """Of a run that dies: nothing is saved any more."""
 
     def rescue(self, error: BaseException) -> None:
@@ -91,20 +91,20 @@ def dies_at(steps: int) -> Any:
 
 def begin(work: Job, directory: RunDirectory, stop: Any = None, every: int = EVERY) -> Outcome:
     listeners = [JsonlLogger(directory.metrics)]
-    kind = Killed if stop else Keeper
-    with directory, kind(directory, seconds=None, steps=every) as keeper:
-        return run_job(work, listeners=listeners, keeper=keeper, stop=stop)
+    kind = Killed if stop else Checkpointer
+    with directory, kind(directory, seconds=None, steps=every) as checkpointer:
+        return run_job(work, listeners=listeners, checkpointer=checkpointer, stop=stop)
 
 
 def go_on(
     directory: RunDirectory, steps: int, every: int = EVERY, trust: tuple[str, ...] = ()
 ) -> Outcome:
-    with directory, Keeper(directory, seconds=None, steps=every) as keeper:
+    with directory, Checkpointer(directory, seconds=None, steps=every) as checkpointer:
         return resume(
             directory,
             until={"steps": steps},
             listeners=[JsonlLogger(directory.metrics)],
-            keeper=keeper,
+            checkpointer=checkpointer,
             trust=trust,
         )
 
@@ -190,7 +190,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     """The one before it is used, and it is said."""
     directory = directory_of(job("ppo", 2000), tmp_path, "run")
     begin(job("ppo", 2000), directory)
-    (newest, _), (_, manifest), *_ = Keeper(directory).store.checkpoints()
+    (newest, _), (_, manifest), *_ = Checkpointer(directory).store.checkpoints()
     arrays = next(newest.glob("arrays-*"))
     arrays.write_bytes(arrays.read_bytes()[:-1])
     with pytest.warns(UserWarning, match="quarantine"):
@@ -234,9 +234,13 @@ def test_what_cannot_be_saved_stops_nothing(tmp_path: Path) -> None:
     flow = work.module.plan(ParallelRollouts(workers).for_each(lambda batch: batch), workers)
     flow = flow.for_each(Locked())
     directory = directory_of(work, tmp_path, "run")
-    keeper = Keeper(directory, seconds=None, steps=300)
-    with directory, keeper, pytest.warns(UserWarning, match=r"no checkpoints .*Locked") as warned:
-        outcome = run_job(work, built=(workers, flow), keeper=keeper)
+    checkpointer = Checkpointer(directory, seconds=None, steps=300)
+    with (
+        directory,
+        checkpointer,
+        pytest.warns(UserWarning, match=r"no checkpoints .*Locked") as warned,
+    ):
+        outcome = run_job(work, built=(workers, flow), checkpointer=checkpointer)
     assert outcome.state == "finished"
     assert len(warned) == 1
 

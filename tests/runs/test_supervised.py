@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import rillflow as rf
-from rillflow.runs import keeper as keeping
-from rillflow.runs.keeper import Keeper
+from rillflow.runs import checkpointer as keeping
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.resume import job_of, resume
 from tests.runs.test_endings import Killer, directory_of, run, work
 
@@ -55,12 +55,12 @@ def test_a_young_run_is_saved_early_and_then_less_and_less_often(
     for engine in ("local", "sim"):
         clock = 0.0
         job = work(engine)
-        with Keeper(directory_of(job, tmp_path / engine)) as keeper:
+        with Checkpointer(directory_of(job, tmp_path / engine)) as checkpointer:
             saves[engine] = []
             while clock < 200:
                 clock += 1.0
-                if clock - keeper._saved_at >= keeper._interval():
-                    keeper._saved_at = clock
+                if clock - checkpointer._saved_at >= checkpointer._interval():
+                    checkpointer._saved_at = clock
                     saves[engine].append(clock)
     assert saves["local"] == [2, 4, 8, 16, 32, 64, 124, 184]
     assert saves["sim"] == [60, 120, 180]

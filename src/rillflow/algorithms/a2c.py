@@ -37,6 +37,11 @@ class Config(AlgorithmConfig):
     """weight of the entropy bonus"""
 
 
+TUNED: dict[str, dict[str, Any]] = {"memory": {"scale_rewards": None}}
+"""settings for a policy that remembers: its critic shares the memory, and the errors of values in
+the hundreds would leave the actor next to nothing of a gradient that is clipped"""
+
+
 def modules(spec: PolicySpec, cfg: Config) -> Modules:
     """One network that acts and values."""
     return Modules(policy=actor_critic(spec), acts="policy")
@@ -66,4 +71,4 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     return batches.for_each(TrainOneStep(workers))
 
 
-A2C = Algorithm("a2c", Config, modules, update, plan, prepare=prepare, recurrent=True)
+A2C = Algorithm("a2c", Config, modules, update, plan, prepare=prepare, tuned=TUNED, recurrent=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rillflow.algorithms import a2c
 from rillflow.experience.batch import SampleBatch
@@ -22,8 +23,12 @@ class Config(a2c.Config):
     rollout_fragment_length: int = 32
 
 
-TUNED = {"atari": {"num_envs_per_worker": 16, "rollout_fragment_length": 16}}
-"""pictures take more memory, and longer to learn from"""
+TUNED: dict[str, dict[str, Any]] = {
+    "memory": {},  # not A2C's: workers cannot scale rewards by what all of them have seen
+    # pictures take more memory, and longer to learn from
+    "atari": {"num_envs_per_worker": 16, "rollout_fragment_length": 16},
+}
+"""settings for what the defaults do not suit"""
 
 
 def plan(

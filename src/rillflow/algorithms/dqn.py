@@ -57,10 +57,12 @@ MEMORY: dict[str, Any] = {
     "rollout_fragment_length": 32,
     "burn_in": 8,
     "train_batch_size": 512,
-    "target_network_update_freq": 50_000,
+    "target_network_update_freq": 10_000,
+    "scale_rewards": None,
 }
-"""settings for a policy that remembers: 16 sequences to an optimiser step, and a target that stays
-for about a hundred of them"""
+"""settings for a policy that remembers: 16 sequences to an optimiser step, a target that stays for
+about twenty of them, and returns of about the size of 1: of larger errors Huber's function leaves
+little but the sign"""
 
 TUNED = {
     "memory": MEMORY,
@@ -81,6 +83,10 @@ TUNED = {
     },
     "MountainCar-v0": MOUNTAIN_CAR
     | {
+        # Found with seeds 0 to 5; with 0.99 seed 0 never found the goal. Values end at -50 then,
+        # not at -100: what has been tried gets there sooner. The rate of 4e-3 is needed: with half
+        # of it seed 0 does not find the goal either.
+        "gamma": 0.98,
         "training_intensity": 16.0,
         "double_q": False,
         "dueling": False,

@@ -27,7 +27,7 @@ from rillflow.envs.checks import (
 )
 from rillflow.envs.episode_returns import Episodes
 from rillflow.envs.final_info import Figures, FinalInfos
-from rillflow.envs.mending import Mending, mending_of, replaced
+from rillflow.envs.reset_after_error import Mending, mending_of, replaced
 from rillflow.envs.spaces import Array
 from rillflow.envs.step import Step, begun_anew
 

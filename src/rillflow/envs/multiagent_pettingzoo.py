@@ -26,7 +26,7 @@ from rillflow.envs.checks import (
 )
 from rillflow.envs.info_masks import stuck_row
 from rillflow.envs.layout import MASK, layout_of
-from rillflow.envs.mending import Mending
+from rillflow.envs.reset_after_error import Mending
 from rillflow.envs.spaces import Array, Observations, actions_of, choices_of, observations_of
 from rillflow.envs.structured import flat_masks
 from rillflow.envs.vector import Step

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rillflow.envs.frame_stack import FrameStack
-from rillflow.envs.mending import Mending
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
+from rillflow.envs.reset_after_error import Mending
 from rillflow.envs.spaces import Array, Observations
 from rillflow.envs.vector import Step
 

@@ -20,7 +20,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from rillflow.envs.checks import EnvError, EnvFailed
 from rillflow.envs.layout import MASK
-from rillflow.envs.mending import Mending, failure_of
+from rillflow.envs.reset_after_error import Mending, failure_of
 from rillflow.envs.skipped_wrappers import SkippedWrappers
 from rillflow.envs.spaces import is_box
 

@@ -25,8 +25,8 @@ from rillflow.envs.final_info import ReadsInfos
 from rillflow.envs.frame_stack import FrameStack
 from rillflow.envs.info_masks import InfoMasks, stuck_row
 from rillflow.envs.layout import MASK, all_finite, layout_of
-from rillflow.envs.mending import Mending, mending_of, replaced
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
+from rillflow.envs.reset_after_error import Mending, mending_of, replaced
 from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
 from rillflow.envs.step import Step as Step

@@ -53,6 +53,6 @@ def framework_and_reason(spec: PolicySpec, config: AlgorithmConfig) -> tuple[str
 
 def _hindrance(spec: PolicySpec, config: AlgorithmConfig) -> str | None:
     # imported here: a worker, which learns nothing, starts without the networks that learn
-    from rillflow.learning.trial import numpy_hindrance
+    from rillflow.learning.try_update import numpy_hindrance
 
     return numpy_hindrance(spec, config)

@@ -14,7 +14,7 @@ from typing import Any
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.make_learner import framework_and_reason
 from rillflow.learning.schedules import at_first, scheduled
-from rillflow.learning.trial import numpy_steps
+from rillflow.learning.try_update import numpy_steps
 from rillflow.learning.update import Step
 from rillflow.policies.modules import Description, Hard, Modules, parameters_of
 from rillflow.policies.spec import PolicySpec
@@ -176,7 +176,9 @@ def described(network: Description) -> str:
 
 
 def _torch_steps(spec: PolicySpec, config: AlgorithmConfig) -> list[Step]:
-    from rillflow.learning.torch_trial import torch_steps  # torch is imported where it is needed
+    from rillflow.learning.try_update_in_torch import (
+        torch_steps,  # torch is imported where it is needed
+    )
 
     return torch_steps(spec, config)
 

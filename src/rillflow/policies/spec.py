@@ -48,7 +48,7 @@ class PolicySpec:
     Observations of several parts come in the environment's own structure: dicts or tuples of
     tensors [N, ...], as `spec.observations` says; a mask of actions is not among them.
 
-    It is tried before any worker starts (`policies/probe.py`).
+    It is tried before any worker starts (`policies/try_network.py`).
 
     If the function has an attribute `state_shape` the module is recurrent: it is called with
     observations [T, B, ...], the state [B, *state_shape] before the first row and `starts` [T, B],

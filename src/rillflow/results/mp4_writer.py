@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import subprocess
 import tempfile
@@ -45,7 +46,7 @@ def write_mp4(path: Path, film: Iterator[Frame], fps: float) -> None:
                 ffmpeg.kill()
                 raise
         if started.returncode or not whole:
-            raise OSError(errno.EIO, f"ffmpeg: {_last_line(told)}")
+            raise OSError(errno.EIO, f"ffmpeg: {_reason(told, started.returncode)}")
 
 
 def _send(
@@ -59,8 +60,13 @@ def _send(
     ffmpeg.stdin.close()
 
 
-def _last_line(told: IO[bytes]) -> str:
+def _reason(told: IO[bytes], code: int) -> str:
+    """What the exit code stands for, if ffmpeg speaks of it at all; else its last line."""
     told.seek(0)
-    lines = told.read(65_536).decode(errors="replace").split("\n")
+    text = told.read(65_536).decode(errors="replace")
+    meant = os.strerror(256 - code)  # it ends with minus the number of the system's error
+    if meant in text:
+        return meant
+    lines = text.split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "it did not say why")
     return re.sub(r"^(\[[^]]*\]\s*)+", "", last.strip())  # which of its parts says so

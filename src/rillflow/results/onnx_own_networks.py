@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from rillflow.envs.layout import rebuilt
 from rillflow.errors import BuildError
 from rillflow.policies.action_masks import rule_out
-from rillflow.policies.probe import wrong
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.policies.try_network import wrong
 from rillflow.results.onnx_builtin_networks import Weights, bounds, output_name
 from rillflow.results.onnx_parity import feeds, generated
 from rillflow.results.optional_libraries import needs

@@ -9,8 +9,8 @@ from rillflow.experience.batch import SampleBatch
 from rillflow.graph.handles import Background, Queue
 from rillflow.learning.make_learner import AnyLearner, learns_in_numpy, make_learner
 from rillflow.learning.results import Learned
+from rillflow.rl.actor_item_pairs import Paired, unpaired
 from rillflow.rl.faults import learner_policy
-from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo, Placement
 

@@ -13,7 +13,7 @@ from rillflow.experience.batch import SampleBatch
 from rillflow.graph.context import Context, Operator
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.results import TrainStats
-from rillflow.rl.pairs import Paired, unpaired
+from rillflow.rl.actor_item_pairs import Paired, unpaired
 from rillflow.rl.weights import published_of
 from rillflow.rl.workers import Workers
 from rillflow.seeding import derive_seed

@@ -14,7 +14,7 @@ from rillflow.flows.flow import Flow
 from rillflow.graph.context import Context, Operator
 from rillflow.graph.node import Node
 from rillflow.learning.results import DEFAULT_POLICY, TrainStats
-from rillflow.rl.pairs import unpaired
+from rillflow.rl.actor_item_pairs import unpaired
 from rillflow.rl.workers import AnyWorkers
 from rillflow.types import Ref
 

@@ -28,8 +28,8 @@ from rillflow.images import Channels
 from rillflow.learning.config import AlgorithmConfig, refused
 from rillflow.learning.fields import type_problems
 from rillflow.learning.schedules import require_goal, scheduled, with_values
+from rillflow.rl.actor_item_pairs import Paired, unpaired
 from rillflow.rl.multi_agent_worker import MultiAgentWorker
-from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.workers import PolicyWorkers, placement_of, try_network
 
 

@@ -15,8 +15,8 @@ from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import Actors
 from rillflow.learning.replay_config import ReplayConfig
 from rillflow.learning.results import RowStats, TrainStats
+from rillflow.rl.actor_item_pairs import Paired, unpaired
 from rillflow.rl.faults import keeper_policy
-from rillflow.rl.pairs import Paired, unpaired
 from rillflow.rl.replay_actor import KEY_BITS, ReplayActor
 from rillflow.rl.train import learner_of
 from rillflow.rl.workers import Workers

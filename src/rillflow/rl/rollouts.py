@@ -12,7 +12,7 @@ from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
 from rillflow.flows.sources import from_actors
 from rillflow.graph.context import Operator
-from rillflow.rl.pairs import Paired, unpaired
+from rillflow.rl.actor_item_pairs import Paired, unpaired
 from rillflow.rl.workers import AnyWorkers, Workers
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from rillflow.learning.learner_base import GRADIENTS_TRAVEL
 from rillflow.learning.make_learner import AnyLearner, make_learner
 from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
 from rillflow.policies.normalizer import Moments, as_buffers, moments_in
-from rillflow.rl.pairs import Paired, unpaired
+from rillflow.rl.actor_item_pairs import Paired, unpaired
 from rillflow.rl.weights import published_of
 from rillflow.rl.workers import Workers
 

@@ -205,7 +205,7 @@ def try_network(spec: PolicySpec, config: AlgorithmConfig, observation: Any = No
     """Refuse a network of the user's own that is not what its algorithm needs."""
     if isinstance(spec.model, str):
         return
-    from rillflow.policies.probe import probe  # torch comes with it
+    from rillflow.policies.try_network import probe  # torch comes with it
 
     probe(spec, observation, envs=config.num_envs_per_worker)
 

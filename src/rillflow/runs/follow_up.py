@@ -20,9 +20,9 @@ from rillflow.runs.status import add_facts
 from rillflow.runs.training_run import TrainingRun
 
 if TYPE_CHECKING:
+    from rillflow.runs.checkpointer import Checkpointer
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.job import Job
-    from rillflow.runs.keeper import Keeper
     from rillflow.runs.loop import Ending
     from rillflow.scheduler.run import Run
 
@@ -175,12 +175,12 @@ def followed(
     learned: Learned,
     run: Run[Any],
     progress: Progress,
-    keeper: Keeper | None,
+    checkpointer: Checkpointer | None,
     interrupts: Interrupts | None,
     callbacks: Callbacks | None,
 ) -> FollowUp:
     """Whoever follows the results of a job's run; nothing is started."""
-    directory = None if keeper is None else keeper.directory
+    directory = None if checkpointer is None else checkpointer.directory
     best = BestPolicy(learned, None if directory is None else directory.best_policy)
     best.go_on()
     evaluations = None

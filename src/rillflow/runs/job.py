@@ -19,16 +19,16 @@ from rillflow.rl.multi_agent import MultiAgentWorkers
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.runs.callbacks import Callbacks
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.follow_up import followed
 from rillflow.runs.history import History
 from rillflow.runs.interrupts import Interrupts
-from rillflow.runs.keeper import Keeper
 from rillflow.runs.learned import Learned
 from rillflow.runs.listeners import Listener, Listeners, Row
 from rillflow.runs.loop import Loop
 from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.multi_agent import build_agents
-from rillflow.runs.waits import Waits
+from rillflow.runs.waiting_limits import Waits
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
@@ -98,7 +98,7 @@ def run_job(
     stop: Callable[[Row], bool] | None = None,
     on_row: Callable[[dict[str, float]], None] | None = None,
     built: Built | None = None,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
     checkpoint: Checkpoint | None = None,
     callbacks: Callbacks | None = None,
 ) -> Outcome:
@@ -111,8 +111,8 @@ def run_job(
         stop: asked after each row; a run that it ends counts as stopped.
         on_row: called with each row; unlike what a listener raises, what it raises ends the run.
         built: what `job.build()` gave, if it was looked at before.
-        keeper: saves the run now and then, and at its end.
-        checkpoint: one of the keeper's, to go on from.
+        checkpointer: saves the run now and then, and at its end.
+        checkpoint: one of the checkpointer's, to go on from.
         callbacks: the user's.
     """
     workers, flow = job.build() if built is None else built
@@ -120,8 +120,8 @@ def run_job(
     progress, history = Progress(), History()
     run = flow.run(job.engine, seed=job.seed, on_failure=worker_policy(job.config))
     run.on_fault(_told)
-    if keeper is not None and checkpoint is not None:
-        keeper.restore(checkpoint, run, progress)
+    if checkpointer is not None and checkpoint is not None:
+        checkpointer.restore(checkpoint, run, progress)
 
     def heard(row: dict[str, float]) -> None:
         history.append(row)
@@ -130,32 +130,32 @@ def run_job(
             on_row(row)
 
     learned = Learned(workers, run, history.rows)
-    follow = followed(job, learned, run, progress, keeper, interrupts, callbacks)
+    follow = followed(job, learned, run, progress, checkpointer, interrupts, callbacks)
     try:
         with ExitStack() as at_the_end, run, Waits(run, interrupts) as waits:
             at_the_end.callback(lambda: follow.close(history.newest))
             run.on_metrics(progress.record)
             run.on_metrics(_noted)
             follow.listen(run)
-            if keeper is not None:
-                keeper.begin(run, progress, waits, learned.policy)
-                _go_on_from(checkpoint, keeper, run, flow, waits, history)
+            if checkpointer is not None:
+                checkpointer.begin(run, progress, waits, learned.policy)
+                _go_on_from(checkpoint, checkpointer, run, flow, waits, history)
             told.on_start(run, flow)
             try:
-                loop = Loop(run, progress, waits, heard, keeper, interrupts, stop, follow)
+                loop = Loop(run, progress, waits, heard, checkpointer, interrupts, stop, follow)
                 ending = loop.run(job.until)
                 for row in follow.last_rows(ending, interrupts):
                     heard(row)
                 trained = learned.policy()
             except BaseException as error:
-                if keeper is not None:
-                    keeper.rescue(error)
+                if checkpointer is not None:
+                    checkpointer.rescue(error)
                 raise
             if interrupts is not None:
                 interrupts.saving = True
-            if keeper is not None:
-                keeper.finish(hurry=ending.hurry)
-                follow.saved(keeper.take_saved())
+            if checkpointer is not None:
+                checkpointer.finish(hurry=ending.hurry)
+                follow.saved(checkpointer.take_saved())
         told.on_end(ending.state)
     except KeyboardInterrupt:
         told.on_end("stopped")
@@ -169,7 +169,7 @@ def run_job(
 
 def _go_on_from(
     checkpoint: Checkpoint | None,
-    keeper: Keeper,
+    checkpointer: Checkpointer,
     run: Run[Any],
     flow: Any,
     waits: Waits,
@@ -180,8 +180,8 @@ def _go_on_from(
         return
     with waits.silence(_RESTORING):
         run.start()
-    keeper.repair(checkpoint, flow)
-    for row in rows_in(keeper.directory.metrics):
+    checkpointer.repair(checkpoint, flow)
+    for row in rows_in(checkpointer.directory.metrics):
         history.append(row)
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rillflow.errors import RunError
 from rillflow.learning.results import TrainStats
 from rillflow.rl.metrics import Progress
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.follow_up import FollowUp
 from rillflow.runs.interrupts import Interrupts
-from rillflow.runs.keeper import Keeper
 from rillflow.runs.limits import in_words, reached
 from rillflow.runs.listeners import Row
-from rillflow.runs.waits import Overdue, Waits
+from rillflow.runs.waiting_limits import Overdue, Waits
 
 if TYPE_CHECKING:
     from rillflow.scheduler.run import Run
@@ -47,7 +47,7 @@ class Loop:
         progress: listens to the run.
         waits: of the run.
         heard: called with each row; what it raises ends the run.
-        keeper: saves the run now and then.
+        checkpointer: saves the run now and then.
         interrupts: of the user.
         stop: asked after each row.
         follow: evaluates, keeps the best policy, calls callbacks.
@@ -59,13 +59,13 @@ class Loop:
         progress: Progress,
         waits: Waits,
         heard: Callable[[dict[str, float]], None],
-        keeper: Keeper | None,
+        checkpointer: Checkpointer | None,
         interrupts: Interrupts | None,
         stop: Callable[[Row], bool] | None,
         follow: FollowUp,
     ) -> None:
         self._run, self._progress, self._waits, self._heard = run, progress, waits, heard
-        self._keeper, self._interrupts, self._stop = keeper, interrupts, stop
+        self._checkpointer, self._interrupts, self._stop = checkpointer, interrupts, stop
         self._follow = follow
         self._last: dict[str, float] | None = None
 
@@ -90,9 +90,9 @@ class Loop:
             self._interrupts.ready = True  # there is something to save
         self._heard(row)
         said = self._follow.tell(row)
-        if self._keeper is not None:
-            self._keeper.after_row()
-            said = self._follow.saved(self._keeper.take_saved()) or said
+        if self._checkpointer is not None:
+            self._checkpointer.after_row()
+            said = self._follow.saved(self._checkpointer.take_saved()) or said
         limits = reached(until, row)
         if limits:
             return Ending("finished", why=in_words(limits), row=row)

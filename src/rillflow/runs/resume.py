@@ -15,13 +15,13 @@ from rillflow.learning.evaluation_settings import EVALUATION_SETTINGS, for_limit
 from rillflow.learning.fault_settings import FAULT_SETTINGS
 from rillflow.learning.suited_settings import AS_BEFORE
 from rillflow.runs.callbacks import Callbacks
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.code_by_name import pointed_at
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.finished import finished_already
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
-from rillflow.runs.keeper import Keeper
 from rillflow.runs.listeners import Listener
 from rillflow.runs.newest_policy import from_checkpoint, settings_to_act
 from rillflow.safety.consent import named_code, refusal, untrusted
@@ -34,7 +34,7 @@ def resume(
     engine: str | Engine | None = None,
     listeners: Iterable[Listener] = (),
     interrupts: Interrupts | None = None,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
     callbacks: Callbacks | None = None,
     num_workers: int | None = None,
     adopt: bool = False,
@@ -49,10 +49,10 @@ def resume(
         engine: another engine than the one it ran on.
         listeners: as in `run_job`.
         interrupts: as in `run_job`; by default they are heard here, while it lasts.
-        keeper: how often to save; by default as `Keeper` does.
+        checkpointer: how often to save; by default as `Checkpointer` does.
         callbacks: of the user's.
         num_workers: another number of workers than it began with.
-        adopt: go on from a checkpoint of another run, if there is no keeper that says so.
+        adopt: go on from a checkpoint of another run, if there is no checkpointer that says so.
         trust: code of one's own that the run's settings name and that may be imported.
         settings: of faults (`on_failure`, `max_restarts`, `worker_timeout`, `env_timeout`,
             `worker_memory`) and of evaluation (`eval_every`, `eval_episodes`, `eval_timeout`,
@@ -65,9 +65,9 @@ def resume(
         settings["num_workers"] = num_workers
     job = job_of(directory, until, engine, settings, trust)
     with ExitStack() as stack:
-        if keeper is None:
-            keeper = stack.enter_context(Keeper(directory, adopt=adopt))
-        checkpoint = keeper.newest()
+        if checkpointer is None:
+            checkpointer = stack.enter_context(Checkpointer(directory, adopt=adopt))
+        checkpoint = checkpointer.newest()
         finished = finished_already(directory, checkpoint, job.until)
         if finished is not None:
             warnings.warn(finished, stacklevel=2)
@@ -81,7 +81,7 @@ def resume(
             job,
             listeners=listeners,
             interrupts=interrupts,
-            keeper=keeper,
+            checkpointer=checkpointer,
             checkpoint=checkpoint,
             callbacks=callbacks,
         )

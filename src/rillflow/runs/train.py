@@ -16,10 +16,10 @@ from rillflow.results.trained import Trained as Trained
 from rillflow.results.trained import TrainedAgents as TrainedAgents
 from rillflow.results.trained import load as load
 from rillflow.runs.callbacks import Callback, Callbacks
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.job import Job, run_job
-from rillflow.runs.keeper import Keeper
 from rillflow.runs.limits import checked
 from rillflow.runs.listeners import JsonlLogger, Listener, StatusWriter
 from rillflow.runs.multi_agent import assigned
@@ -122,14 +122,14 @@ def train(
     agents = assigned(config, policies, by_default=None)
     job = Job("train", module, config, limits, seed, engine, agents)
     with ExitStack() as stack:
-        keeper, listeners = None, list[Listener]()
+        checkpointer, listeners = None, list[Listener]()
         if run_dir is not None:
             directory = stack.enter_context(_directory(Path(run_dir), algorithm, job))
-            keeper = stack.enter_context(Keeper(directory))
+            checkpointer = stack.enter_context(Checkpointer(directory))
             status = StatusWriter(directory.path / "status.json")
             listeners = [JsonlLogger(directory.metrics), status]
         outcome = run_job(
-            job, listeners=listeners, on_row=on_progress, keeper=keeper, callbacks=heard
+            job, listeners=listeners, on_row=on_progress, checkpointer=checkpointer, callbacks=heard
         )
     trained: Trained | TrainedAgents = outcome.trained
     return trained

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.graph.handles import Background
 from rillflow.scheduler.actor import Actor, Fields, Request
+from rillflow.scheduler.background_snapshots import keep
 from rillflow.scheduler.envelope import Blocked, Envelope
-from rillflow.scheduler.keeping import keep
 from rillflow.scheduler.queue import QueueState
 from rillflow.types import Header, Ref
 

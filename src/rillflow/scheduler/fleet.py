@@ -15,7 +15,7 @@ from typing import Any
 from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Started, Told
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.scheduler.actor import Actor, Answer, Fields, Request, Target
-from rillflow.scheduler.keeping import Restored
+from rillflow.scheduler.background_snapshots import Restored
 from rillflow.scheduler.mail import Mail, PostOffice
 from rillflow.scheduler.supervision import Supervision
 from rillflow.scheduler.timers import Timers

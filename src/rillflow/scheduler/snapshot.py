@@ -28,7 +28,7 @@ from rillflow.scheduler.actor import Actor
 from rillflow.scheduler.gather import Gather
 from rillflow.scheduler.mail import Message
 from rillflow.scheduler.membership import give_shards
-from rillflow.scheduler.resting import come_to_rest, hosts_of
+from rillflow.scheduler.quiescing import come_to_rest, hosts_of
 from rillflow.scheduler.saving import Loader, Saver, apart
 from rillflow.scheduler.scheduler import Members, Scheduler
 from rillflow.scheduler.step import Step

@@ -20,9 +20,9 @@ from rillflow.simulation.calibration import Calibration
 from rillflow.simulation.measure_growth import Plan
 from rillflow.simulation.recorded_flow import replayed
 from rillflow.simulation.report import SimulationReport, SimulationRow
-from rillflow.simulation.resize import resized, source_group
 from rillflow.simulation.simulated_run import simulated_run
 from rillflow.simulation.virtual_engine import Bounded, VirtualEngine
+from rillflow.simulation.worker_count import resized, source_group
 
 Latencies = Literal["measured"] | Calibration | Mapping[str, Seconds]
 

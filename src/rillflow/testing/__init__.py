@@ -47,7 +47,7 @@ from rillflow.flows.sources import from_items
 from rillflow.testing.scripted import ScriptedEngine as ScriptedEngine
 
 if TYPE_CHECKING:
-    from rillflow.policies.exercise import exercise as exercise
+    from rillflow.policies.try_policy import exercise as exercise
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ T = TypeVar("T")
 def __getattr__(name: str) -> Any:
     if name != "exercise":
         raise AttributeError(f"module 'rillflow.testing' has no attribute {name!r}")
-    from rillflow.policies.exercise import exercise  # torch comes with it
+    from rillflow.policies.try_policy import exercise  # torch comes with it
 
     return exercise
 

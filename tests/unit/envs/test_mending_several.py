@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from rillflow.algorithms import ppo
-from rillflow.envs import mending
+from rillflow.envs import reset_after_error
 from rillflow.envs.make import make_envs
 from rillflow.experience.batch import MultiAgentBatch, SampleBatch
 from rillflow.experience.transitions import transitions
@@ -30,7 +30,7 @@ LENGTHS = np.array([20.0, 30.0, 40.0])
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mending, "_PAUSE", 0.0)
+    monkeypatch.setattr(reset_after_error, "_PAUSE", 0.0)
 
 
 class Pair:

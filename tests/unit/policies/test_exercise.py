@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import rillflow.testing
 from rillflow.errors import BuildError
-from rillflow.policies.exercise import exercise
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.try_policy import exercise
 from tests.unit.policies.parts import CONTINUOUS, IMAGE, SEVERAL, VECTOR, make_spec
 
 GOOD = [

@@ -15,12 +15,12 @@ from rillflow.envs.spaces import observations_of
 from rillflow.learning.numpy_network import Network
 from rillflow.learning.tape import Tape
 from rillflow.policies.action_masks import RULED_OUT
-from rillflow.policies.exercise import exercise
 from rillflow.policies.explorers import EpsilonGreedy, Place, Sampled, random_actions
 from rillflow.policies.make import make_actor
 from rillflow.policies.numpy_policy import NumpyPolicy
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.policies.try_policy import exercise
 
 MASK = np.array([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 1, 1]], bool)
 SEEN = np.array([[0.5, -1], [2, 0], [0, 1]], np.float32)

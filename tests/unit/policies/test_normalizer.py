@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rillflow.errors import BuildError
-from rillflow.policies.exercise import exercise
 from rillflow.policies.fitting import check_fit
 from rillflow.policies.make import first_weights, make_actor
 from rillflow.policies.normalizer import Moments, Normalizer, as_buffers, moments_in
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_normalizer import TorchNormalizer
 from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.policies.try_policy import exercise
 from tests.unit.policies.test_spec import HALF_BOUNDED, IMAGE, make_spec
 
 

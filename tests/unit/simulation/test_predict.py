@@ -26,8 +26,8 @@ from rillflow.simulation.calibrate import _transport, calibrate
 from rillflow.simulation.cpu_meters import Meter
 from rillflow.simulation.recorded_flow import replayed
 from rillflow.simulation.recording_engine import Enough, Recorder, Seen
-from rillflow.simulation.resize import resized
 from rillflow.simulation.virtual_engine import VirtualEngine
+from rillflow.simulation.worker_count import resized
 from rillflow.types import Header, Placement
 
 

@@ -94,12 +94,12 @@ def _require_same(options: Any, about: dict[str, Any]) -> None:
 
 def _is_finished(options: Any, directory: Any, until: dict[str, float]) -> bool:
     """Whether there is nothing left to do; then it is said, and nothing is trained."""
-    from rillflow.cli.commands.train import keeper_for
+    from rillflow.cli.commands.train import checkpointer_for
     from rillflow.cli.output.progress_lines import JsonLines
     from rillflow.runs.finished import finished_already
 
-    with keeper_for(options, directory) as keeper:
-        said = finished_already(directory, keeper.newest(), until)
+    with checkpointer_for(options, directory) as checkpointer:
+        said = finished_already(directory, checkpointer.newest(), until)
     if said is None:
         return False
     if options.json:

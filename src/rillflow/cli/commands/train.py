@@ -23,10 +23,10 @@ from rillflow.cli.run_flags import add_run_flags, chosen_engine
 
 if TYPE_CHECKING:
     from rillflow.runs.callbacks import Callbacks
+    from rillflow.runs.checkpointer import Checkpointer
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.interrupts import Interrupts
     from rillflow.runs.job import Built, Job, Outcome
-    from rillflow.runs.keeper import Keeper
     from rillflow.runs.listeners import Listener
 
 _DESCRIPTION = """\
@@ -129,15 +129,15 @@ class Training:
             notes = [*self.notes, *([f"view it at {url}"] if url else [])]
             show = display_for(self.options, self.title, notes, self.job.until, self._facts(url))
             interrupts = stack.enter_context(Interrupts(heard(show)))
-            keeper = stack.enter_context(keeper_for(self.options, self.directory))
+            checkpointer = stack.enter_context(checkpointer_for(self.options, self.directory))
             try:
                 outcome = run_job(
                     self.job,
                     listeners=[*loggers_for(self.options, self.directory), *show],
                     interrupts=interrupts,
                     built=built,
-                    keeper=keeper,
-                    checkpoint=keeper.newest() if resumed else None,
+                    checkpointer=checkpointer,
+                    checkpoint=checkpointer.newest() if resumed else None,
                     callbacks=self.callbacks,
                 )
             except KeyboardInterrupt:
@@ -161,11 +161,11 @@ class Training:
         }
 
 
-def keeper_for(options: Any, directory: RunDirectory) -> Keeper:
+def checkpointer_for(options: Any, directory: RunDirectory) -> Checkpointer:
     """Who saves the run, as often as the flags say."""
-    from rillflow.runs.keeper import Keeper
+    from rillflow.runs.checkpointer import Checkpointer
 
-    return Keeper(
+    return Checkpointer(
         directory,
         seconds=options.checkpoint_seconds or None,
         steps=options.checkpoint_steps or None,
@@ -185,7 +185,7 @@ def opened_view(options: Any, directory: RunDirectory, stack: ExitStack) -> str 
 
 def loggers_for(options: Any, directory: RunDirectory) -> list[Listener]:
     """Who writes: metrics and status always, TensorBoard and Weights & Biases if asked."""
-    from rillflow.runs.aside import Aside
+    from rillflow.runs.listener_thread import Aside
     from rillflow.runs.listeners import JsonlLogger, StatusWriter
 
     found: list[Listener] = [
@@ -229,7 +229,7 @@ def display_for(
         from rillflow.cli.display import Display
 
         return [Display(title, until, notes)]
-    from rillflow.runs.aside import Aside
+    from rillflow.runs.listener_thread import Aside
 
     return [Aside(Lines("\n".join([title, *notes]), until))]  # a terminal may stand still
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rillflow.runs import aside
-from rillflow.runs.aside import Aside
+from rillflow.runs import listener_thread
+from rillflow.runs.listener_thread import Aside
 from rillflow.runs.listeners import Listener, Listeners
 
 
@@ -45,7 +45,7 @@ def test_everything_is_told_in_order() -> None:
 
 
 def test_who_blocks_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aside, "_PATIENCE", 0.2)
+    monkeypatch.setattr(listener_thread, "_PATIENCE", 0.2)
     notes = Notes()
     notes.gate.clear()
     began = time.process_time()

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from rillflow.algorithms import ppo
-from rillflow.envs import mending
+from rillflow.envs import reset_after_error
 from rillflow.envs.checks import EnvError
 from rillflow.envs.make import make_envs
 from rillflow.experience.transitions import transitions
@@ -23,7 +23,7 @@ from tests.masked import Gate
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mending, "_PAUSE", 0.0)
+    monkeypatch.setattr(reset_after_error, "_PAUSE", 0.0)
 
 
 class Counting(gymnasium.Env[Any, Any]):
@@ -208,11 +208,11 @@ def test_time_limits_count_from_the_new_beginning() -> None:
 
 
 def test_few_of_many_failures_are_told() -> None:
-    mend = mending.Mending(lambda index, seed: 0)
+    mend = reset_after_error.Mending(lambda index, seed: 0)
     mend.allowed = True
     told = []
     for _ in range(1000):
-        mend.reset(0, mending.EnvFailed("broke"), 10**9)
+        mend.reset(0, reset_after_error.EnvFailed("broke"), 10**9)
         told += mend.pop()[1]
     assert len(told) == 3 + 2 + 2 + 1  # 1, 2, 3, then 10, 30, 100, 300, 1000
 

@@ -13,8 +13,8 @@ import pytest
 
 import rillflow as rf
 from rillflow.checkpoint import CheckpointStore, ForeignCheckpoint, newest_checkpoint
+from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.keeper import Keeper
 from rillflow.runs.metrics_file import rows_in
 from rillflow.runs.resume import job_of, resume
 from tests.runs.test_resume import begin, directory_of, figures, go_on, job, same_weights
@@ -141,7 +141,7 @@ def test_a_run_has_an_id_that_stands_in_each_of_its_checkpoints(
 ) -> None:
     ids = {uuid.UUID(directory.about["id"]) for directory in (saved, other)}
     assert len(ids) == 2
-    manifests = [manifest for _, manifest in Keeper(saved).store.checkpoints()]
+    manifests = [manifest for _, manifest in Checkpointer(saved).store.checkpoints()]
     assert len(manifests) > 1
     assert {manifest.facts["run"] for manifest in manifests} == {saved.about["id"]}
     assert manifests[0].facts["about"] == without_summary(saved)
@@ -212,8 +212,10 @@ def test_a_run_goes_on_with_another_number_of_workers(
     before = begin(job(algorithm, 1000), directory)
     newest = newest_checkpoint(directory.checkpoints)
     assert newest is not None
-    with directory, Keeper(directory, seconds=None, steps=400) as keeper:
-        outcome = resume(directory, until={"steps": 2000}, keeper=keeper, num_workers=number)
+    with directory, Checkpointer(directory, seconds=None, steps=400) as checkpointer:
+        outcome = resume(
+            directory, until={"steps": 2000}, checkpointer=checkpointer, num_workers=number
+        )
     assert outcome.trained.history[-1]["steps"] >= 2000
     assert all(np.isfinite(array).all() for array in outcome.trained.weights.values())
     assert not same_weights(outcome, before)

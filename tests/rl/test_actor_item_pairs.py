@@ -10,9 +10,9 @@ import pytest
 import rillflow as rf
 from rillflow.algorithms import a3c, apex, async_dqn, ppo
 from rillflow.experience.batch import MultiAgentBatch, SampleBatch
+from rillflow.rl.actor_item_pairs import unpaired
 from rillflow.rl.metrics import ReportMetrics
 from rillflow.rl.multi_agent import SelectExperiences
-from rillflow.rl.pairs import unpaired
 from rillflow.rl.replay import (
     Replay,
     StoreToReplayBuffer,

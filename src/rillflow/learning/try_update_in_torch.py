@@ -1,4 +1,4 @@
-"""An update tried in torch on invented rows; see `learning.trial`."""
+"""An update tried in torch on invented rows; see `learning.try_update`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.schedules import at_first
 from rillflow.learning.torch_modules import TorchModules
-from rillflow.learning.trial import invented
+from rillflow.learning.try_update import invented
 from rillflow.learning.update import Step, steps_of
 from rillflow.policies.spec import PolicySpec
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rillflow.policies.numpy_policy import NumpyPolicy
-from rillflow.policies.probe import build, call, observations, wrong
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
+from rillflow.policies.try_network import build, call, observations, wrong
 
 TIME, BATCH = 4, 3
 CLOSE = 1e-4

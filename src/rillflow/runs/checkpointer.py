@@ -19,8 +19,8 @@ from rillflow.checkpoint import CheckpointNotSaved, CheckpointStore, UnsavableSt
 from rillflow.errors import RillflowError, RunError
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.finite_weights import nonfinite, nonfinite_array
-from rillflow.runs.repair import no_checkpoint, repaired
-from rillflow.runs.waits import Overdue, Waits, state_within
+from rillflow.runs.repair_directory import no_checkpoint, repaired
+from rillflow.runs.waiting_limits import Overdue, Waits, state_within
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
@@ -42,7 +42,7 @@ _ABOUT = 100_000
 """characters of a run.json that each checkpoint may repeat"""
 
 
-class Keeper:
+class Checkpointer:
     """The policy and the checkpoints of one run.
 
     Args:
@@ -272,7 +272,7 @@ class Keeper:
         """Let another process save here."""
         self.store.close()
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> Checkpointer:
         return self
 
     def __exit__(self, *_: object) -> None:
