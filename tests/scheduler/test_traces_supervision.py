@@ -61,6 +61,21 @@ def test_a_worker_that_was_proven_is_restarted_and_that_is_told(engine):
         assert run.ledger().balanced
 
 
+def test_of_many_failures_that_cost_an_item_each_some_are_told(engine):
+    """A thousand lines that say the same hide the one that says something else."""
+    told = []
+    with flow_of().run(engine, on_failure=rf.FailurePolicy(on_error="drop")) as run:
+        run.on_fault(told.append)
+        for number in range(40):
+            engine.fail("worker-0", ValueError("now and then"))
+            engine.complete("worker-0", number)
+            assert next(run) == number
+        assert told[0] == "worker-0 failed and goes on without that item: ValueError: now and then"
+        numbers = [line.partition("(failure ")[2].partition(")")[0] for line in told[1:]]
+        assert numbers == ["2", "3", "10", "30"]
+        assert run.workers()["worker-0"]["errors"] == 40
+
+
 def test_exceptions_of_some_names_are_always_raised(engine):
     with flow_of().run(engine, on_failure=SUPERVISED) as run:
         engine.complete("worker-0", "a")

@@ -67,7 +67,10 @@ class Supervision:
             fleet.errors.append(error)
         else:
             then = "is asked again" if reaction == "retry" else "goes on without that item"
-            told = f"{actor.name} failed and {then}: {_brief(error)}"
+            count = actor.counters["errors"]
+            if _worth_telling(count):
+                which = f" (failure {count})" if count > 1 else ""
+                told = f"{actor.name} failed and {then}{which}: {_brief(error)}"
         target.dropped(request, header, "retried" if reaction == "retry" else "error")
         fleet.leave_if_idle(actor)
         if told:
@@ -258,6 +261,11 @@ class Supervision:
             self.lost(actor, f"hung: {why} {timeout:.3g} s", None)
         else:  # one that has not started may have by then
             self._look_at(actor, min(deadline, now + answers))
+
+
+def _worth_telling(count: int) -> bool:
+    """Whether an actor's failure of this number is told: 1 to 3, then 10, 30, 100, ..."""
+    return count <= 3 or str(count).rstrip("0") in ("1", "3")
 
 
 def _is_mistake(actor: Actor, failure: UserFailure) -> bool:
