@@ -16,7 +16,6 @@ given: argparse.Namespace = options()
 space = make(given.env)
 read = observations_of(space.observation_space, given.env).encode
 write = actions_of(space.action_space, given.env).to_env
-points: list[tuple[int, float]] = []
 
 settings = {"num_workers": 2, **json.loads(given.settings)}
 engine = settings.pop("engine", "local")
@@ -40,7 +39,7 @@ tell(
     seed=given.seed,
     steps=int(trained.history[-1]["steps"]),
     score=last,
-    curve=[*points, (int(trained.history[-1]["steps"]), last)],
+    curve=[(int(trained.history[-1]["steps"]), last)],
     train_s=train_s,
     wall_s=time.time() - START,
 )

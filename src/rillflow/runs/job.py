@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +131,7 @@ def run_job(
 
     learned = Learned(workers, run, history.rows)
     follow = followed(job, learned, run, progress, checkpointer, interrupts, callbacks)
-    try:
+    with _failures_told(told):
         with ExitStack() as at_the_end, run, Waits(run, interrupts) as waits:
             at_the_end.callback(lambda: follow.close(history.newest))
             run.on_metrics(progress.record)
@@ -157,14 +157,21 @@ def run_job(
                 checkpointer.finish(hurry=ending.hurry)
                 follow.saved(checkpointer.take_saved())
         told.on_end(ending.state)
+    trained.best = follow.best.policy()
+    return Outcome(trained, ending.state, ending.why)
+
+
+@contextmanager
+def _failures_told(told: Listeners) -> Iterator[None]:
+    """Inside, what ends a run otherwise than it should is told to those who listen."""
+    try:
+        yield
     except KeyboardInterrupt:
         told.on_end("stopped")
         raise
     except BaseException as error:
         told.on_end("failed", error)
         raise
-    trained.best = follow.best.policy()
-    return Outcome(trained, ending.state, ending.why)
 
 
 def _go_on_from(
