@@ -25,7 +25,7 @@ export RAY_AUTH_MODE ?= token
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slow coverage check format docs bench bench-page bench-core loc clean
+.PHONY: help train test test-slow gate coverage check format docs bench bench-page bench-core loc clean
 
 help: ## show this list
 	@echo "make targets:"
@@ -40,6 +40,15 @@ test: $(DEV) ## run the tests, except the slow ones
 
 test-slow: $(DEV) ## run the slow tests
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+gate: $(DEV) ## attempt an algorithm's learning goals with five seeds: make gate sac
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/gate.py $(filter-out gate,$(MAKECMDGOALS)) $(ARGS)
+
+# of `make gate sac`, sac is a name and no target
+ifeq (gate,$(firstword $(MAKECMDGOALS)))
+$(filter-out gate,$(MAKECMDGOALS)):
+	@:
+endif
 
 coverage: $(DEV) ## run the tests with branch coverage, worker processes included
 	$(BIN)/coverage erase

@@ -1,0 +1,109 @@
+"""Does an algorithm reach its goal with every seed, the last or a frozen policy judged greedily?
+
+    make gate sac                                       five seeds that tuning never saw
+    python benchmarks/gate.py sac --seeds 201,204       some of them
+    python benchmarks/gate.py --list                    the goals
+
+A seed takes ten minutes at most on two cores.
+
+Results are kept in `results/gates/NAME.json`, a row for each goal and seed with the commit that was
+measured; a new attempt replaces the row. Tuning uses seeds below 100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from _goals import Goal, Outcome, attempt, commit
+from _machine import facts, versions
+
+RESULTS = Path(__file__).parent / "results" / "gates"
+SEEDS = (201, 202, 203, 204, 205)
+
+GATES: dict[str, tuple[Goal, ...]] = {
+    "a3c": (Goal(algorithm="a3c", env="CartPole-v1", steps=300_000, each=450),),
+    "apex": (Goal(algorithm="apex", env="CartPole-v1", steps=100_000, each=450),),
+    "async_dqn": (Goal(algorithm="async_dqn", env="CartPole-v1", steps=300_000, each=450),),
+    "sac": (
+        Goal(algorithm="sac", env="Pendulum-v1", steps=10_000, each=-215, median=-200),
+        Goal(algorithm="sac", env="Pendulum-v1", steps=20_000, each=-180, median=-165),
+    ),
+    "simple_q": (Goal(algorithm="simple_q", env="CartPole-v1", steps=300_000, each=450),),
+    "td3": (Goal(algorithm="td3", env="Pendulum-v1", steps=20_000, each=-185, median=-170),),
+}
+"""the goals of each algorithm"""
+
+
+def main() -> int:
+    """Attempt, print, keep."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("name", nargs="?", choices=sorted(GATES), metavar="NAME")
+    parser.add_argument("--seeds", type=_seeds, default=SEEDS, help="201,202 or 201-205")
+    parser.add_argument("--list", action="store_true", help="print the goals")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for what is found")
+    options = parser.parse_args()
+    if options.list or options.name is None:
+        for name, goals in sorted(GATES.items()):
+            for goal in goals:
+                print(f"{name:<12} {goal}: {_bar(goal)} within {goal.steps:,} steps")
+        return 0
+    torch.set_num_threads(1)
+    good = True
+    for goal in GATES[options.name]:
+        print(f"{goal}: {_bar(goal)} within {goal.steps:,} steps", flush=True)
+        outcomes = []
+        for seed in options.seeds:
+            outcome = attempt(goal, seed)
+            outcomes.append(outcome)
+            keep(options.results / f"{options.name}.json", goal, outcome)
+            verdict = "passed" if outcome.passed else "FAILED"
+            about = f"{outcome.steps:,} steps, {outcome.seconds:.0f} s"
+            print(f"  seed {seed}: {outcome.score:8.2f}  {about}  {verdict}", flush=True)
+        good &= reached(goal, outcomes)
+    print("passed" if good else "FAILED")
+    return 0 if good else 1
+
+
+def reached(goal: Goal, outcomes: list[Outcome]) -> bool:
+    """Whether all seeds passed, and their median."""
+    middle = statistics.median(outcome.score for outcome in outcomes)
+    fine = goal.median is None or len(outcomes) == 1 or middle >= goal.median
+    return fine and all(outcome.passed for outcome in outcomes)
+
+
+def keep(path: Path, goal: Goal, outcome: Outcome) -> None:
+    """Put one outcome in the place of an older one of the same goal and seed."""
+    kept: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    which = {"goal": f"{goal}, {goal.steps:,} steps", "seed": outcome.seed}
+    bars = {"each": goal.each, "median": goal.median, "episodes": goal.episodes}
+    where = {"commit": commit(), "cpu": facts()["cpu"], "torch": versions()["torch"]}
+    row = {**which, **bars, "frozen": goal.frozen, **asdict(outcome), **where}
+    rows = [one for one in kept if not which.items() <= one.items()] + [row]
+    rows.sort(key=lambda one: (one["goal"], one["seed"]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("[\n" + ",\n".join(json.dumps(one) for one in rows) + "\n]\n")
+
+
+def _bar(goal: Goal) -> str:
+    middle = "" if goal.median is None else f", median >= {goal.median:g}"
+    return f"all >= {goal.each:g}{middle}"
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    """201,204 or 201-205."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds.extend(range(int(first), int(last or first) + 1))
+    return tuple(seeds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
