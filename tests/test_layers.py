@@ -90,6 +90,7 @@ MAY_IMPORT = {
         "algorithms",
         "checkpoint",
         "results",
+        "web",  # `view=True` serves it
     },
     "web": {"errors", "files", "pictures"},
     "cli": {
