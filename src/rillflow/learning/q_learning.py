@@ -47,8 +47,8 @@ class QNetworkConfig(AlgorithmConfig):
     epsilon: float | None = None
     """how often actions are random, in place of that line: a number, or a schedule"""
     value_rescaling: float | None = None
-    """whether q values are learned on a smaller scale, h(q) = sign(q) (sqrt(|q| + 1) - 1) + e q, for
-    returns of any size: the number e, such as 0.001; None: as they are"""
+    """whether q values are learned on a smaller scale, sign(q) (sqrt(|q| + 1) - 1) + e q, so that
+    returns may be of any size: the number e, such as 0.001; None: as they are"""
 
     def problems(self) -> list[str]:
         """What is wrong with the numbers."""

@@ -35,7 +35,7 @@ def unscaled(x: Var | Array, epsilon: float = 1e-3) -> Any:
 
 
 def _checked(where: str, x: Var | Array, epsilon: float) -> Array:
-    values = array_of(x)
+    values: Array = array_of(x)
     if values.dtype is not FLOAT:
         check_floats(where, x=x)
     if not epsilon >= 0:
