@@ -266,7 +266,8 @@ def test_it_remembers_without_being_told_and_is_ape_x_otherwise() -> None:
     assert [rate(Place(i, 3), 10**6) for i in range(3)] == pytest.approx([0.4, 0.4**4.5, 0.4**8])
     flows = []
     for module in (r2d2, apex):
-        workers = Workers(module.Config(memory="lstm", batches_per_draw=2, training_intensity=8.0))
+        same = {"memory": "lstm", "batches_per_draw": 2, "train_batch_size": 256}
+        workers = Workers(module.Config(**same))
         flows.append(module.plan(ParallelRollouts(workers), workers).explain().splitlines()[1:])
     assert [line[:40] for line in flows[0]] == [line[:40] for line in flows[1]]
 
