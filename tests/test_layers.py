@@ -92,6 +92,7 @@ MAY_IMPORT = {
         "algorithms",
         "checkpoint",
         "results",
+        "web",  # `view=True` serves it
     },
     "web": {"errors", "files", "run_labels", "pictures"},
     "cli": {

@@ -227,14 +227,14 @@ def display_for(
     facts: Mapping[str, Any],
 ) -> list[Listener]:
     """What shows the run on this terminal; nothing if it is to be quiet."""
-    from rillflow.cli.output.progress_lines import JsonLines, Lines
+    from rillflow.runs.progress.progress_lines import JsonLines, Lines
 
     if options.json:
         return [JsonLines(facts)]
     if options.quiet:
         return []
     if not options.plain and sys.stdout.isatty():
-        from rillflow.cli.display import Display
+        from rillflow.runs.progress.display import Display
 
         return [Display(title, until, notes)]
     from rillflow.runs.listener_thread import Aside
@@ -271,7 +271,7 @@ def draw_curve(directory: RunDirectory) -> None:
 
 def finish(options: Any, directory: RunDirectory, outcome: Outcome) -> None:
     """Say how it ended, and what to do next."""
-    from rillflow.cli.output.progress_lines import JsonLines
+    from rillflow.runs.progress.progress_lines import JsonLines
 
     last = outcome.trained.history[-1]
     if options.json:
@@ -293,8 +293,8 @@ def finish(options: Any, directory: RunDirectory, outcome: Outcome) -> None:
 
 def summary(directory: RunDirectory, outcome: Outcome) -> list[str]:
     """The last lines of a run."""
-    from rillflow.cli.output.progress_lines import got_so_far
-    from rillflow.cli.output.time_left import duration
+    from rillflow.runs.progress.progress_lines import got_so_far
+    from rillflow.runs.progress.time_left import duration
 
     last = outcome.trained.history[-1]
     why, got = outcome.why or "stopped by you", got_so_far(last)
