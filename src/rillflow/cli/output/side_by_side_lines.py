@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rillflow.cli.output.progress_lines import of_few
-from rillflow.cli.output.time_left import duration
 from rillflow.files import to_json
+from rillflow.runs.progress.progress_lines import of_few
+from rillflow.runs.progress.time_left import duration
 
 if TYPE_CHECKING:
     from rillflow.cli.side_by_side import Member
