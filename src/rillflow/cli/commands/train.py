@@ -13,6 +13,7 @@ from rillflow.cli.flags.callbacks import callbacks_from
 from rillflow.cli.flags.parser import Parser
 from rillflow.cli.flags.trust import flags, program
 from rillflow.cli.flags.until import parse_until
+from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import (
     add_request_flags,
     agents_for,
@@ -43,6 +44,12 @@ def main(arguments: Sequence[str]) -> int:
     until = parse_until(options.until)
     engine = chosen_engine(options)
     callbacks = callbacks_from(options.callback)
+    if options.seeds is not None:
+        from rillflow.cli.several_seeds import train_seeds
+
+        return train_seeds(request, arguments, until)
+    if options.jobs is not None:
+        raise Usage("--jobs is about the runs of --seeds, as in --seeds 0-4 --jobs 2")
 
     from rillflow.cli.output.run_summaries import last_row
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
@@ -75,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
             until=until,
             agents=job.agents,
             exactness=level,
+            **({} if options.label is None else {"label": options.label}),
         )
         with directory:
             try:
