@@ -32,6 +32,7 @@ def run(
     seed: int = 0,
     engine: str | Engine = "local",
     run_dir: str | Path | None = None,
+    label: str | None = None,
     wait: bool = True,
     progress: bool | None = None,
     view: bool = False,
@@ -67,6 +68,7 @@ def run(
         seed: on `sim`, the same seed gives the same run.
         engine: where it runs.
         run_dir: the run's own directory; `rf.resume(run_dir, flow=flow, workers=workers)` goes on.
+        label: what to call the run beside others, in plots and views.
         wait: False: train in a thread, and give the run back at once.
         progress: whether it is shown.
         view: show it in the browser while it goes on.
@@ -104,7 +106,7 @@ def run(
     built = workers, flow
     directory = None
     if run_dir is not None:
-        directory = new_directory(Path(run_dir), job, built, flow=OWN_FLOW)
+        directory = new_directory(Path(run_dir), job, built, label=label, flow=OWN_FLOW)
     return start(job, built, options, directory)
 
 

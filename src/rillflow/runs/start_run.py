@@ -175,7 +175,7 @@ def new_directory(path: Path, job: Job, built: Built, **more: Any) -> RunDirecto
         until=job.until,
         agents=job.agents,
         exactness=level,
-        **more,
+        **{name: value for name, value in more.items() if value is not None},
     )
     directory.write_graph(built[1])
     return directory

@@ -32,6 +32,7 @@ def train(
     engine: str | Engine = "local",
     policies: str | Mapping[str, str] | None = None,
     run_dir: str | Path | None = None,
+    label: str | None = None,
     wait: bool = True,
     progress: bool | None = None,
     view: bool = False,
@@ -67,6 +68,7 @@ def train(
         policies: for an environment with several agents: "shared" (one policy for all), "each"
             (one for each agent), or a dict with the name of each agent's policy.
         run_dir: the run's own directory, for what `rillflow train` writes; None: nothing is.
+        label: what to call the run beside others, in plots and views.
         wait: False: train in a thread, and give the run back at once; see `run.wait()`.
         progress: whether it is shown; by default in a notebook, and on a terminal.
         view: show it in the browser while it goes on; `run.url` is the address.
@@ -109,5 +111,5 @@ def train(
     name = algorithm if isinstance(algorithm, str) else module.name
     job = Job(name, module, config, limits, seed, engine, agents)
     built = job.build()  # a mistake is told before anything is written
-    directory = None if run_dir is None else new_directory(Path(run_dir), job, built)
+    directory = None if run_dir is None else new_directory(Path(run_dir), job, built, label=label)
     return start(job, built, options, directory)
