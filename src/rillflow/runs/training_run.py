@@ -37,8 +37,8 @@ class TrainingRun:
 
     >>> import rillflow as rf
     >>> run = rf.train("ppo", "Bandit", until=500, engine="sim", num_workers=1)
-    >>> run.state, run.why, run.steps, run.act([0.0]).shape
-    ('finished', 'the limit of steps is reached', 512, ())
+    >>> run.state, run.why, run.act([0.0]).shape
+    ('finished', 'the limit of steps is reached', ())
     """
 
     def __init__(
