@@ -280,6 +280,8 @@ def _what_to_trust(about: dict[str, Any]) -> tuple[str, str]:
     """Flags that let code of the user's own be imported again: to play, and to go on."""
     from rillflow.safety.consent import named_code
 
+    if about.get("consent"):
+        return "", ""  # what the user has named is remembered
     settings = about.get("config", {})
     to_play = named_code({name: settings.get(name) for name in ("env", "env_config")})
     to_go_on = named_code(settings, about.get("algorithm"))
