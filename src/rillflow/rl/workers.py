@@ -201,7 +201,10 @@ def placement_of(num_workers: int) -> Placement:
     return "process" if num_workers else "driver"
 
 
-REMEMBERING = ("ppo", "a2c", "a3c", "pg", "impala", "dqn", "simple_q", "apex", "async_dqn")
+REMEMBERING = (
+    *("ppo", "a2c", "a3c", "pg", "impala", "appo"),
+    *("dqn", "simple_q", "apex", "async_dqn"),
+)
 """the algorithms that train policies with a memory"""
 
 
