@@ -34,6 +34,7 @@ GOALS = {
     "impala": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "appo": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "apex": ("CartPole-v1", {"return": 450, "steps": 150_000}),
+    "recurrent_ppo": ("CartPole-hidden-velocity", {"steps": 40_000}),
     "r2d2": ("CartPole-hidden-velocity", {"steps": 80_000}),
     "simple_q": ("CartPole-v1", {"return": 450, "steps": 150_000}),
     "pg": ("CartPole-v1", {"return": 450, "steps": 400_000}),
@@ -43,12 +44,15 @@ GOALS = {
     "td3": ("Pendulum-v1", {"steps": 30_000}),
 }
 """for each algorithm where it is trained, and until when; all other settings are the defaults"""
+OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {"recurrent_ppo": ("ppo", {"memory": "lstm"})}
+"""curves of an algorithm with other settings than it begins with"""
 
 
 def measure(name: str, seed: int) -> dict[str, Any]:
     """One run: its curve, and how good the policy is in the end."""
     env, until = GOALS[name]
-    trained = rf.train(name, env, until=until, seed=seed, engine="sim")
+    algorithm, settings = OTHERWISE.get(name, (name, {}))
+    trained = rf.train(algorithm, env, until=until, seed=seed, engine="sim", **settings)
     last, rows = trained.history[-1], trained.history
     kept = np.linspace(0, len(rows) - 1, min(POINTS, len(rows))).round().astype(int)
     curve = [(rows[i]["steps"], round(rows[i]["return"], 2)) for i in kept]
