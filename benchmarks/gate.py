@@ -31,6 +31,7 @@ GATES: dict[str, tuple[Goal, ...]] = {
     "a3c": (Goal(algorithm="a3c", env="CartPole-v1", steps=300_000, each=450),),
     "apex": (Goal(algorithm="apex", env="CartPole-v1", steps=100_000, each=450),),
     "async_dqn": (Goal(algorithm="async_dqn", env="CartPole-v1", steps=300_000, each=450),),
+    "ddpg": (Goal(algorithm="ddpg", env="Pendulum-v1", steps=30_000, each=-200, median=-180),),
     "sac": (
         Goal(algorithm="sac", env="Pendulum-v1", steps=10_000, each=-215, median=-200),
         Goal(algorithm="sac", env="Pendulum-v1", steps=20_000, each=-180, median=-165),

@@ -23,6 +23,7 @@ TITLES = {
     "a3c": "A3C",
     "apex": "Ape-X",
     "async_dqn": "Asynchronous DQN",
+    "ddpg": "DDPG",
     "dqn": "DQN",
     "impala": "IMPALA",
     "maml": "MAML",
@@ -35,7 +36,7 @@ TITLES = {
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "pg"),
     *("dqn", "apex", "simple_q", "async_dqn"),
-    *("sac", "td3", "maml"),
+    *("sac", "td3", "ddpg", "maml"),
 )
 KINDS = {
     "ppo": ("policy gradient", "rounds"),
@@ -49,9 +50,14 @@ KINDS = {
     "async_dqn": ("q learning", "as ready, gradients in workers"),
     "sac": ("actor and critics", "rounds into replay"),
     "td3": ("actor and critics", "rounds into replay"),
+    "ddpg": ("actor and critic", "rounds into replay"),
     "maml": ("meta-learning", "rounds, workers adapt between them"),
 }
-ACTIONS = {"q learning": "discrete", "actor and critics": "continuous"}
+ACTIONS = {
+    "q learning": "discrete",
+    "actor and critics": "continuous",
+    "actor and critic": "continuous",
+}
 assert set(ORDER) == set(NAMES) == set(KINDS)
 
 

@@ -17,6 +17,7 @@ from rillflow.algorithms import (
     a3c,
     apex,
     async_dqn,
+    ddpg,
     dqn,
     impala,
     maml,
@@ -65,6 +66,7 @@ a2c_plan = a2c.plan
 a3c_plan = a3c.plan
 apex_plan = apex.plan
 async_dqn_plan = async_dqn.plan
+ddpg_plan = ddpg.plan
 dqn_plan = dqn.plan
 impala_plan = impala.plan
 maml_plan = maml.plan

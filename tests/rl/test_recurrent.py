@@ -176,7 +176,7 @@ def test_values_of_cut_episodes_are_those_of_the_whole_sequence() -> None:
 # -- who takes them --------------------------------------------------------------------------------
 
 
-ENVS = {"maml": "PointGoal", "sac": "Pendulum-v1", "td3": "Pendulum-v1"}
+ENVS = dict.fromkeys(("ddpg", "sac", "td3"), "Pendulum-v1") | {"maml": "PointGoal"}
 
 
 @pytest.mark.parametrize("algorithm", NAMES)

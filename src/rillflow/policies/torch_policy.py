@@ -117,6 +117,11 @@ class TorchPolicy:
         self._require("q", "q_values")
         return self.outputs(obs)
 
+    def logits(self, obs: Data) -> Tensor:
+        """Of each discrete action [..., actions]."""
+        self._require("categorical", "logits")
+        return self.outputs(obs)
+
     def action_mask(self, obs: Data) -> Tensor | None:
         """Which choices observations [..., *shape] allow, [..., width]; None: no masks."""
         mask: Tensor | None = mask_of(self.spec, self._tensor(obs))

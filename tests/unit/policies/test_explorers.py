@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rillflow.algorithms import apex, dqn, sac, td3
+from rillflow.algorithms import apex, ddpg, dqn, sac, td3
 from rillflow.policies.explorers import (
     EpsilonGreedy,
     Gaussian,
@@ -83,7 +83,7 @@ def test_the_first_steps_of_all_workers_together_are_random(explorer: Any) -> No
     assert logp.shape == (2000,)
 
 
-@pytest.mark.parametrize(("algorithm", "steps"), [(sac, 700), (td3, 700)])
+@pytest.mark.parametrize(("algorithm", "steps"), [(sac, 700), (td3, 700), (ddpg, 700)])
 def test_continuous_algorithms_begin_at_random(algorithm: Any, steps: int) -> None:
     assert algorithm.Config(learning_starts=steps).explorer().random_first == steps
 
