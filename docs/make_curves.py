@@ -37,6 +37,7 @@ GOALS = {
     "pg": ("CartPole-v1", {"return": 450, "steps": 400_000}),
     "async_dqn": ("CartPole-v1", {"return": 400, "steps": 400_000}),
     "maml": ("PointGoal", {"steps": 400_000}),
+    "apex_ddpg": ("Pendulum-v1", {"steps": 200_000}),
     "ddpg": ("Pendulum-v1", {"steps": 30_000}),
     "sac": ("Pendulum-v1", {"steps": 30_000}),
     "td3": ("Pendulum-v1", {"steps": 30_000}),

@@ -22,6 +22,7 @@ TITLES = {
     "a2c": "A2C",
     "a3c": "A3C",
     "apex": "Ape-X",
+    "apex_ddpg": "Ape-X-DDPG",
     "async_dqn": "Asynchronous DQN",
     "ddpg": "DDPG",
     "dqn": "DQN",
@@ -36,7 +37,7 @@ TITLES = {
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "pg"),
     *("dqn", "apex", "simple_q", "async_dqn"),
-    *("sac", "td3", "ddpg", "maml"),
+    *("sac", "td3", "ddpg", "apex_ddpg", "maml"),
 )
 KINDS = {
     "ppo": ("policy gradient", "rounds"),
@@ -51,6 +52,7 @@ KINDS = {
     "sac": ("actor and critics", "rounds into replay"),
     "td3": ("actor and critics", "rounds into replay"),
     "ddpg": ("actor and critic", "rounds into replay"),
+    "apex_ddpg": ("actor and critic", "as ready into replay actors, learner process"),
     "maml": ("meta-learning", "rounds, workers adapt between them"),
 }
 ACTIONS = {
