@@ -36,6 +36,7 @@ GATES: dict[str, tuple[Goal, ...]] = {
     "sac": (
         Goal(algorithm="sac", env="Pendulum-v1", steps=10_000, each=-215, median=-200),
         Goal(algorithm="sac", env="Pendulum-v1", steps=20_000, each=-180, median=-165),
+        Goal(algorithm="sac", env="CartPole-v1", steps=100_000, each=450),
     ),
     "simple_q": (Goal(algorithm="simple_q", env="CartPole-v1", steps=300_000, each=450),),
     "td3": (Goal(algorithm="td3", env="Pendulum-v1", steps=20_000, each=-185, median=-170),),

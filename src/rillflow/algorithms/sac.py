@@ -7,6 +7,7 @@ expectation is taken over all of them (Christodoulou 2019, arXiv:1910.07207).
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -74,9 +75,21 @@ TUNED: dict[str, dict[str, Any]] = {
     "Pendulum-v1": {"hidden": (64, 64), "lr": 1e-3, "tau": 0.01},
     "CartPole-v1": {
         "hidden": (64, 64),
-        "lr": 1e-3,
+        "activation": "tanh",
+        "lr": 2e-3,
+        "final_lr": 1e-4,
+        "lr_updates": 40_000,
+        "tau": 0.02,
+        "n_step": 3,
         "train_batch_size": 64,
         "training_intensity": 32.0,
+    },
+    "atari": {
+        "buffer_size": 50_000,
+        "learning_starts": 10_000,
+        "train_batch_size": 64,
+        "training_intensity": 16.0,
+        "num_learner_threads": len(os.sched_getaffinity(0)),  # nobody samples while it learns
     },
 }
 """settings for environments that the defaults do not suit"""
