@@ -40,15 +40,18 @@ GOALS = {
     "apex_ddpg": ("Pendulum-v1", {"steps": 200_000}),
     "ddpg": ("Pendulum-v1", {"steps": 30_000}),
     "sac": ("Pendulum-v1", {"steps": 30_000}),
+    "sac_discrete": ("CartPole-v1", {"steps": 100_000}),
     "td3": ("Pendulum-v1", {"steps": 30_000}),
 }
 """for each algorithm where it is trained, and until when; all other settings are the defaults"""
+ALGORITHMS = {"sac_discrete": "sac"}
+"""of curves that have not the algorithm's name"""
 
 
 def measure(name: str, seed: int) -> dict[str, Any]:
     """One run: its curve, and how good the policy is in the end."""
     env, until = GOALS[name]
-    trained = rf.train(name, env, until=until, seed=seed, engine="sim")
+    trained = rf.train(ALGORITHMS.get(name, name), env, until=until, seed=seed, engine="sim")
     last, rows = trained.history[-1], trained.history
     kept = np.linspace(0, len(rows) - 1, min(POINTS, len(rows))).round().astype(int)
     curve = [(rows[i]["steps"], round(rows[i]["return"], 2)) for i in kept]
@@ -85,7 +88,7 @@ def draw(name: str, about: dict[str, Any]) -> None:
         for run in about["runs"]:
             path = Path(folder) / f"{name}-{run['seed']}"
             path.mkdir()
-            facts = {"algorithm": name, "env": about["env"], "until": about["until"]}
+            facts = {"algorithm": about["algorithm"], "env": about["env"], "until": about["until"]}
             (path / "run.json").write_text(json.dumps(facts))
             rows = [{"steps": steps, "return": value} for steps, value in run["curve"]]
             (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -116,7 +119,7 @@ def _remember(file: Path, name: str, run: dict[str, Any]) -> None:
     known = json.loads(file.read_text())["runs"] if file.exists() else []
     here = machine()
     about = {
-        "algorithm": name,
+        "algorithm": ALGORITHMS.get(name, name),
         "env": GOALS[name][0],
         "until": GOALS[name][1],
         "engine": "sim",

@@ -55,6 +55,8 @@ KINDS = {
     "apex_ddpg": ("actor and critic", "as ready into replay actors, learner process"),
     "maml": ("meta-learning", "rounds, workers adapt between them"),
 }
+CURVES_BESIDE = {"sac": ("sac_discrete",)}
+"""further curves of an algorithm"""
 ACTIONS = {
     "q learning": "discrete",
     "actor and critics": "continuous",
@@ -139,6 +141,7 @@ def page(name: str) -> str:
         _folded("The update", inspect.getsource(module.update)),
         "## Learning",
         learning(name),
+        *(learning(beside) for beside in CURVES_BESIDE.get(name, ())),
         "## Settings",
         settings(module.Config),
         *suited(module),

@@ -231,7 +231,7 @@ def test_a_td3_update_by_hand(framework: str) -> None:
 
 @in_each
 def test_a_ddpg_update_by_hand(framework: str) -> None:
-    """One row, an actor that says tanh(0.5 * obs) of its bound 2, whose target says tanh(0.25 * obs).
+    """One row, an actor that says tanh(0.5 * obs) of its bound 2; its target, tanh(0.25 * obs).
 
     The target's next action is tanh(0.5) in -1 ... 1, of which the target critic says
     2 + 2 tanh(0.5) + 0.25. The critic says 1 + 1 + 0.25 of the row, whose action is 0.5 there.

@@ -116,8 +116,10 @@ def soft_value(logits: Given, q: Given, alpha: float) -> Any:
     _check_rows("soft_value", logits=logits, q=q)
     logp = _log_softmax(array_of(logits).T)
     p = np.exp(logp)
+    never = p == 0
+    logp[never] = 0
     worth = array_of(q).T - alpha * logp
-    worth[p == 0] = 0
+    worth[never] = 0
     value = np.add.reduce(p * worth, 0)
     return node(value.T, logits, lambda g: (p * (worth - value) * _turned(g)).T)
 
