@@ -61,6 +61,7 @@ ACTIONS = {
     "q learning": "discrete",
     "actor and critics": "continuous",
     "actor and critic": "continuous",
+    "sac": "discrete, continuous",
 }
 assert set(ORDER) == set(NAMES) == set(KINDS)
 
@@ -110,7 +111,7 @@ def table(folder: str = "") -> str:
     for name in ORDER:
         module = get_algorithm(name)
         by, how = KINDS[name]
-        actions = ACTIONS.get(by, "discrete, continuous")
+        actions = ACTIONS.get(name, ACTIONS.get(by, "discrete, continuous"))
         memory = "LSTM, GRU" if module.recurrent else ""
         lines = plan_lines(module)
         title = f"[{TITLES[name]}]({folder}{name}.md)"

@@ -16,6 +16,7 @@ from rillflow.algorithms import (
     a2c,
     a3c,
     apex,
+    apex_ddpg,
     async_dqn,
     ddpg,
     dqn,
@@ -65,6 +66,7 @@ UpdateWeights = UpdateWorkerWeights
 a2c_plan = a2c.plan
 a3c_plan = a3c.plan
 apex_plan = apex.plan
+apex_ddpg_plan = apex_ddpg.plan
 async_dqn_plan = async_dqn.plan
 ddpg_plan = ddpg.plan
 dqn_plan = dqn.plan

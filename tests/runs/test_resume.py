@@ -45,6 +45,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "impala": {**ON_POLICY, "train_batch_size": 64},
     "dqn": OFF_POLICY,
     "apex": OFF_POLICY,
+    "ddpg": {**OFF_POLICY, "env": "PointGoal"},
+    "apex_ddpg": {**OFF_POLICY, "env": "PointGoal"},
 }
 
 
