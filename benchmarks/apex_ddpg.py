@@ -3,8 +3,8 @@
 Seconds on the wall, on `local`, from before anything is started: DDPG as it begins there, all of it
 in the driver; Ape-X-DDPG as it begins there, with two workers, two replay actors and a learner in
 processes of their own. Both run in turn with the same seed. Four times a second the weights that
-workers would be sent are put aside; when the run is over they are judged in order. The first of them
-whose 20 greedy episodes have a mean of -200 is the one, if 100 fresh episodes say so, too.
+workers would be sent are put aside; when the run is over they are judged in order. The first one
+whose 20 greedy episodes have a mean of -200 is taken, if 100 fresh episodes say so, too.
 """
 
 from __future__ import annotations

@@ -358,6 +358,17 @@ def test_a_resumed_run_equals_the_one_that_was_saved(algorithm: Any, framework: 
 
 
 @each
+def test_a_network_of_ones_own_is_the_actor(algorithm: Any) -> None:
+    """With as many outputs as its head has: of a squashed Gaussian two for each number."""
+    from torch import nn
+
+    def model(spec: PolicySpec) -> Any:
+        return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, spec.width))
+
+    assert np.isfinite(short(algorithm, model=model).history[-1]["q_loss"])
+
+
+@each
 def test_workers_receive_the_weights_of_the_actor_alone(algorithm: Any) -> None:
     workers = Workers(algorithm.Config(env="Pendulum-v1", **SMALL))
     with algorithm.plan(ParallelRollouts(workers), workers).run("sim") as run:
