@@ -31,6 +31,7 @@ GATES: dict[str, tuple[Goal, ...]] = {
     "a3c": (Goal(algorithm="a3c", env="CartPole-v1", steps=300_000, each=450),),
     "apex": (Goal(algorithm="apex", env="CartPole-v1", steps=100_000, each=450),),
     "apex_ddpg": (Goal(algorithm="apex_ddpg", env="Pendulum-v1", steps=200_000, each=-200),),
+    "appo": (Goal(algorithm="appo", env="CartPole-v1", steps=300_000, each=475),),
     "async_dqn": (Goal(algorithm="async_dqn", env="CartPole-v1", steps=300_000, each=450),),
     "ddpg": (Goal(algorithm="ddpg", env="Pendulum-v1", steps=30_000, each=-200, median=-180),),
     "sac": (

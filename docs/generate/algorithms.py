@@ -23,6 +23,7 @@ TITLES = {
     "a3c": "A3C",
     "apex": "Ape-X",
     "apex_ddpg": "Ape-X-DDPG",
+    "appo": "APPO",
     "async_dqn": "Asynchronous DQN",
     "ddpg": "DDPG",
     "dqn": "DQN",
@@ -35,7 +36,7 @@ TITLES = {
     "td3": "TD3",
 }
 ORDER = (
-    *("ppo", "a2c", "a3c", "impala", "pg"),
+    *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
     *("dqn", "apex", "simple_q", "async_dqn"),
     *("sac", "td3", "ddpg", "apex_ddpg", "maml"),
 )
@@ -44,6 +45,7 @@ KINDS = {
     "a2c": ("policy gradient", "rounds"),
     "a3c": ("policy gradient", "as ready, gradients in workers"),
     "impala": ("policy gradient", "as ready, learner process"),
+    "appo": ("policy gradient", "as ready, learner process"),
     "pg": ("policy gradient", "rounds"),
     "dqn": ("q learning", "rounds into replay"),
     "apex": ("q learning", "as ready into replay actors, learner process"),

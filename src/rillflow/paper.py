@@ -17,6 +17,7 @@ from rillflow.algorithms import (
     a3c,
     apex,
     apex_ddpg,
+    appo,
     async_dqn,
     ddpg,
     dqn,
@@ -67,6 +68,7 @@ a2c_plan = a2c.plan
 a3c_plan = a3c.plan
 apex_plan = apex.plan
 apex_ddpg_plan = apex_ddpg.plan
+appo_plan = appo.plan
 async_dqn_plan = async_dqn.plan
 ddpg_plan = ddpg.plan
 dqn_plan = dqn.plan

@@ -16,6 +16,7 @@ ALGORITHMS = {
     "a3c": "A3C",
     "apex": "APEX",
     "apex_ddpg": "APEX_DDPG",
+    "appo": "APPO",
     "async_dqn": "ASYNC_DQN",
     "ddpg": "DDPG",
     "dqn": "DQN",

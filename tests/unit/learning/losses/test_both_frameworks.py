@@ -119,6 +119,13 @@ CASES: dict[str, Case] = {
         lambda random, shape: rows("q")(random, shape) | {"actions": random.integers(0, 4, shape)},
         ("q",),
     ),
+    "double_q_td_error rescaled": Case(
+        q_rows("q_t_target", "q_t_selector"), ("q_tm1",), {"rescaling": 1e-2}
+    ),
+    "rescaled": Case(normal("x"), ("x",)),
+    "rescaled by the root alone": Case(normal("x"), ("x",), {"epsilon": 0.0}),
+    "unscaled": Case(normal("x"), ("x",)),
+    "unscaled of the root alone": Case(normal("x"), ("x",), {"epsilon": 0.0}),
     "dueling": Case(
         lambda random, shape: normal("value")(random, shape) | rows("advantages")(random, shape),
         ("value", "advantages"),
