@@ -1,4 +1,4 @@
-"""Ape-X with DDPG's update (Horgan et al. 2018, arXiv:1803.00933, section 4.2 and appendix D)."""
+"""Ape-X with DDPG's update (Horgan et al. 2018, arXiv:1803.00933)."""
 
 from __future__ import annotations
 

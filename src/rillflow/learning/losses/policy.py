@@ -131,7 +131,7 @@ def uniform_entropy(mask: Numbers) -> Numbers:
 
 def soft_value(logits: X, q: Numbers, alpha: Numbers) -> X:
     """What discrete actions are worth together, their entropy included (Christodoulou 2019,
-    arXiv:1910.07207, equation 10).
+    arXiv:1910.07207).
 
         v = sum_a p(a) * (q(a) - alpha * log p(a)),    p = softmax(logits)
 
