@@ -110,6 +110,24 @@ def test_a_resumed_run_equals_the_one_that_was_saved(framework: str) -> None:
         assert all((found[name] == array).all() for name, array in weights.items())
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_workers": 0},
+        {"num_workers": 1, "learner_placement": "driver"},
+        {"n_step": 1, "prioritized_replay": False, "num_replay_buffer_shards": 1},
+        {"noise": "gaussian", "weights_every": 4, "learner_placement": "thread"},
+        {"exploration_noise": rf.Linear(0.4, 0.1, steps=200)},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_with_other_settings(settings: dict[str, Any]) -> None:
+    known = {**SMALL, **settings}
+    trained = rf.train("apex_ddpg", engine="sim", until={"steps": 300}, **known)
+    assert np.isfinite(trained.history[-1]["actor_loss"])
+    assert len(trained.evaluate(2)) == 2
+
+
 def test_the_noise_is_a_switch() -> None:
     for module in (ddpg, apex_ddpg):
         explorer = module.Config(learning_starts=70, noise_theta=0.3).explorer()
