@@ -14,7 +14,6 @@ where it stopped; delete the file to begin anew.
 
 from __future__ import annotations
 
-import importlib
 import json
 import statistics
 import sys
@@ -24,8 +23,9 @@ from typing import Any
 sys.path.append(str(Path(__file__).parent / "peers"))  # where the environments are
 
 from _common import RESULTS, Report, figure, ratio, script
-from _drivers import OURS, Driver, measure
+from _drivers import OURS, Driver, DriverError, measure
 from _generality import random_score
+from _left import left_or_new, settings_of
 
 MINUTES = 40
 SEEDS = (101, 102, 103)
@@ -46,7 +46,6 @@ STEPS = {"ppo": 100_000, "sac": 20_000}
 TIMED = ("Hopper-v5", "LunarLander-v3", "Lock")
 """where seconds are compared"""
 KEPT = RESULTS / "generality_sb3.json"
-LEFT = Path(__file__).parents[1] / "build" / "generality.jsonl"
 
 
 def ask(report: Report) -> None:
@@ -72,25 +71,18 @@ def ask(report: Report) -> None:
 def _ours(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
     """Our score: the one that a run before this has left, or a new one."""
     case = f"{OURS} {task['algorithm']} {task['env']}"
-    same = {**task, "seed": seed, "settings": settings_of(task["algorithm"])}
-    for line in LEFT.read_text().splitlines() if LEFT.exists() else ():
-        row = json.loads(line)
-        if row["task"] == same:
-            report.measured(case, round=round_, **row["found"])
-            return
     driver = Driver(OURS, "rillflow_generality.py", task, limit=3600)
-    found = measure(report, case, driver, round_, seed=seed)
-    if "score" in found:
-        own = {name: value for name, value in found.items() if name not in ("case", "round")}
-        LEFT.parent.mkdir(parents=True, exist_ok=True)
-        with LEFT.open("a") as file:
-            file.write(json.dumps({"task": same, "found": own}) + "\n")
 
+    def measured() -> dict[str, Any]:
+        print(f"  {case}, seed {seed}", file=sys.stderr, flush=True)
+        try:
+            return driver.run(seed=seed)
+        except DriverError as failure:
+            report.lacks(case, str(failure))
+            return {"failed": str(failure)}
 
-def settings_of(algorithm: str) -> str:
-    """What our side begins with where nothing is known of the environment, as text."""
-    module = importlib.import_module(f"rillflow.algorithms.{algorithm}")
-    return repr(module.Config(env=None))
+    key = {**task, "seed": seed, "settings": settings_of(task["algorithm"])}
+    report.measured(case, round=round_, **left_or_new("generality", key, measured))
 
 
 def _peer(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:

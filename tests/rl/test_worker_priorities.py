@@ -59,7 +59,7 @@ def test_a_priority_is_the_error_by_the_weights_the_worker_had(
 
 
 def test_scaled_rewards_are_scaled_in_priorities_too() -> None:
-    """Values learned from rewards of one size say nothing beside rewards of a hundred times that."""
+    """Values that were learned from small rewards say nothing beside large ones."""
     cfg = config(env=Clock, scale_rewards=True, rollout_fragment_length=24)
     worker = RolloutWorker(cfg, Workers(cfg).spec, info("worker"))
     replay = ReplayActor(**cfg.replay_options, info=info("replay"))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.errors import BuildError
 from rillflow.experience.batch import SampleBatch
 from rillflow.graph.context import Context, Operator
 from rillflow.learning.make_learner import AnyLearner, make_learner

@@ -22,7 +22,7 @@ from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.job import Job, run_job
 from rillflow.runs.limits import checked
 from rillflow.runs.listeners import JsonlLogger, Listener, StatusWriter
-from rillflow.runs.multi_agent import assigned
+from rillflow.runs.multi_agent import assigned, with_copies
 
 Until = Mapping[str, float] | float | None
 Told = Callable[[dict[str, float]], None]
@@ -120,6 +120,7 @@ def train(
             "run_dir='runs/my-run'."
         )
     agents = assigned(config, policies, by_default=None)
+    config = with_copies(config, agents, settings)
     job = Job("train", module, config, limits, seed, engine, agents)
     with ExitStack() as stack:
         checkpointer, listeners = None, list[Listener]()
