@@ -98,6 +98,11 @@ HOUSE = {
     "who plays an evaluation": ("runs/evaluator.py", "class Beside"),
     "the best policy of a run": ("runs/best_policy.py", "class BestPolicy"),
     "the user's callbacks": ("runs/callbacks.py", '"on_result"'),
+    "whose code a run names": ("safety/own_code.py", "def sealed"),
+    "`rf.run`, a flow of one's own": ("runs/own_flow.py", "def run"),
+    "`rf.resume`": ("runs/resume_run.py", "def resume"),
+    "a run in a notebook": ("runs/progress/notebook.py", "class NotebookDisplay"),
+    "the live display of a terminal": ("runs/progress/display.py", "class Display"),
     "what a callback is given": ("runs/training_run.py", "class TrainingRun"),
     "when a run ends": ("runs/limits.py", "def reached"),
     "figures from infos": ("envs/final_info.py", "class FinalInfos"),
@@ -107,6 +112,11 @@ HOUSE = {
     "settings as they are saved": ("results/config_as_json.py", "def settings_of"),
     "a strip of frames": ("results/film_strip.py", "def frame_strip"),
     "the ONNX graph of a built-in network": ("results/onnx_builtin_networks.py", "def build"),
+    # several runs
+    "what runs are called beside each other": ("run_labels.py", "def places"),
+    "runs in processes of their own": ("cli/side_by_side.py", "class SideBySide"),
+    "`--seeds`": ("cli/several_seeds.py", "def train_seeds"),
+    "whether a group of runs is better": ("results/comparison.py", "def compare"),
     # commands and the page
     "the list of commands": ("cli/commands/__init__.py", '"simulate": "predict'),
     "errors as one line": ("cli/output/error_messages.py", "def explain_error"),

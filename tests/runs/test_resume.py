@@ -26,7 +26,7 @@ from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.listeners import JsonlLogger
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import job_of, resume, settings_from
+from rillflow.runs.resume import job_of, resume_job, settings_from
 
 EVERY = 400
 """steps between two saves"""
@@ -43,6 +43,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "ppo": {**ON_POLICY, "train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2},
     "a3c": ON_POLICY,
     "impala": {**ON_POLICY, "train_batch_size": 64},
+    "appo": {**ON_POLICY, "train_batch_size": 64, "newer_batches_between": 2},
     "dqn": OFF_POLICY,
     "apex": OFF_POLICY,
 }
@@ -100,7 +101,7 @@ def go_on(
     directory: RunDirectory, steps: int, every: int = EVERY, trust: tuple[str, ...] = ()
 ) -> Outcome:
     with directory, Checkpointer(directory, seconds=None, steps=every) as checkpointer:
-        return resume(
+        return resume_job(
             directory,
             until={"steps": steps},
             listeners=[JsonlLogger(directory.metrics)],
@@ -203,7 +204,7 @@ def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
     """And what to do."""
     directory = directory_of(job("ppo", 1000), tmp_path, "run")
     with directory, pytest.raises(rf.RunError, match=r"no checkpoint: .*Begin anew"):
-        resume(directory)
+        resume_job(directory)
 
 
 def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
