@@ -1,7 +1,7 @@
 """Do agents that share a task learn it: simple_spread, with one policy for all and with one each?
 
 Two agents have to cover two landmarks without meeting (PettingZoo's MPE). PPO trains with its
-defaults, which normalise observations and rewards: once with weights that all agents share, once
+defaults, which scale rewards, and with observations normalised: once with weights that all agents share, once
 with weights of each agent's own. The score of a seed is the mean of 100 greedy episodes of the last
 policy; that of random actions, from as many episodes, has its standard error beside it. Needs
 `pip install mpe2`.
@@ -73,7 +73,13 @@ def ask(report: Report) -> None:
 def attempt(policies: str, seed: int, steps: int) -> dict[str, Any]:
     """One training run and its last policies' greedy episodes."""
     trained = rf.train(
-        "ppo", spread, until={"steps": steps}, seed=seed, engine="sim", policies=policies
+        "ppo",
+        spread,
+        until={"steps": steps},
+        seed=seed,
+        engine="sim",
+        policies=policies,
+        normalize_observations=True,
     )
     returns = np.concatenate([*trained.evaluate(EPISODES, seed=70_000).values()])
     told = [(int(row["steps"]), row["return"]) for row in trained.history if "return" in row]
