@@ -1,10 +1,10 @@
 """Do agents that share a task learn it: simple_spread, with one policy for all and with one each?
 
 Two agents have to cover two landmarks without meeting (PettingZoo's MPE). PPO trains with its
-defaults, which scale rewards, and with observations normalised: once with weights that all agents share, once
-with weights of each agent's own. The score of a seed is the mean of 100 greedy episodes of the last
-policy; that of random actions, from as many episodes, has its standard error beside it. Needs
-`pip install mpe2`.
+defaults, which scale rewards, and with observations normalised: once with weights that all agents
+share, once with weights of each agent's own. The score of a seed is the mean of 100 greedy episodes
+of the last policy; that of random actions, from as many episodes, has its standard error beside it.
+Needs `pip install mpe2`.
 """
 
 from __future__ import annotations
