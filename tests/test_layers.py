@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "envs": {"errors", "arguments", "images"},
     "safety": {"envs"},
     "experience": {"errors", "envs"},
-    "policies": {"errors", "images", "safety", "envs.layout", "experience"},
+    "policies": {"errors", "images", "safety", "envs.layout", "envs.image_box", "experience"},
     "learning": {"errors", "images", "callables", "envs", "experience", "policies"},
     # both together
     "rl": {
