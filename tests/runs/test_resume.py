@@ -48,6 +48,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "apex": OFF_POLICY,
     "ddpg": {**OFF_POLICY, "env": "PointGoal"},
     "apex_ddpg": {**OFF_POLICY, "env": "PointGoal"},
+    "r2d2": {**OFF_POLICY, "memory_size": 8, "burn_in": 4},
 }
 
 

@@ -31,7 +31,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "rollout_fragment_length": 16,
         "adam_epsilon": 0.002,
     },
-    "memory": {},  # not A2C's: workers cannot scale rewards by what all of them have seen
+    "memory": {},  # not A2C's: rewards are scaled only if somebody says so
     # pictures take more memory, and longer to learn from
     "atari": {"num_envs_per_worker": 16, "rollout_fragment_length": 16},
 }
