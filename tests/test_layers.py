@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "types": {"errors"},
     "seeding": set(),
     "callables": set(),
+    "deprecated": set(),
     "arguments": {"errors"},
     "files": {"errors"},
     # the dataflow core

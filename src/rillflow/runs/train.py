@@ -85,7 +85,7 @@ def train(
         on_evaluation: called with each evaluation.
         on_checkpoint: called with each checkpoint that was written.
         on_progress: called with each row of the history; what it raises ends the run.
-        settings: fields of the algorithm's `Config`, such as `num_workers`, `lr`, `model`, `loss`.
+        settings: fields of the algorithm's `Config`, such as `num_workers`, `lr` and `model`.
     """
     limits = checked(until)
     module = find_algorithm(algorithm)
