@@ -31,7 +31,7 @@ def main() -> None:
             small = picture.crop((0, 120, 600, 340)).resize((450, 165), Image.Resampling.LANCZOS)
             frames.append(small.convert("P", palette=Image.Palette.ADAPTIVE, colors=24))
         cart: gym.Env = env.unwrapped
-        cart.state = np.array(cart.state) + [0.0, 0.0, 0.0, PUSHES.get(step, 0.0)]
+        cart.state = np.add(cart.state, [0.0, 0.0, 0.0, PUSHES.get(step, 0.0)])
         obs, _, fell, _, _ = env.step(int(run.act(obs)))
         assert not fell, f"the pole fell after {step} steps: it needs another seed"
     env.close()

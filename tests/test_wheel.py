@@ -1,4 +1,4 @@
-"""What users install: a wheel is built, goes into an environment without this source, and trains."""
+"""What users install: a wheel, built, put into an environment without this source, that trains."""
 
 from __future__ import annotations
 

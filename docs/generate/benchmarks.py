@@ -42,8 +42,8 @@ def page() -> str:
     return "\n\n".join(
         [
             "## In short",
-            f"Medians, on {where}; whoever is missing in a row did not reach the goal in most of its "
-            "runs, or was not asked.",
+            f"Medians, on {where}; whoever is missing in a row did not reach the goal in most "
+            "of its runs, or was not asked.",
             benchmarks_in_short.table(found),
             "## Every bar",
             "What was set out to be reached, and whether it is; what is not says **no**.",

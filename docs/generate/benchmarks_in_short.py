@@ -1,4 +1,4 @@
-"""What a reader wants to know first of the benchmarks: a few questions, medians of all contestants."""
+"""What a reader of the benchmarks wants to know first: a few questions, everybody's medians."""
 
 from __future__ import annotations
 
