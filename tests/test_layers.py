@@ -18,7 +18,8 @@ MAY_IMPORT = {
     "types": {"errors"},
     "seeding": set(),
     "callables": set(),
-    "deprecated": set(),
+    # a table of names, imported when somebody uses an old one
+    "deprecated": {"learning", "rl.config", "rl.postprocess", "rl.results"},
     "arguments": {"errors"},
     "files": {"errors"},
     # the dataflow core
