@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "seeding": set(),
     "callables": set(),
     # a table of names, imported when somebody uses an old one
-    "deprecated": {"learning", "rl.config", "rl.postprocess", "rl.results"},
+    "deprecated": {"learning", "rl"},
     "arguments": {"errors"},
     "files": {"errors"},
     # the dataflow core
