@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -45,6 +45,8 @@ class LearnerBase(ABC):
 
     m: Any
     """the networks, as an algorithm's `update` sees them"""
+    others: Sequence[Any] = ()
+    """their copies on further devices"""
 
     def __init__(self, spec: PolicySpec, config: AlgorithmConfig, seed: int) -> None:
         self.config = config
@@ -78,6 +80,8 @@ class LearnerBase(ABC):
         """rows trained between two times that hard targets are renewed; None: somebody else, or
         nobody, sees to it"""
         self.since_target = 0
+        self.noisy = any(getattr(one, "noisy", 0) for one in self.modules.networks.values())
+        """whether a network has layers whose noise is drawn for each update"""
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -89,9 +93,12 @@ class LearnerBase(ABC):
         sizes: list[Any] = []
         self.follow_schedules()
         with self.computing():
+            self.draw_noise()
             rows = self.rows(self.scaled(batch))
             everywhere = self.spread(rows)
             for chosen in self._minibatches(rows, epochs, minibatch):
+                if figures:  # each update has its own
+                    self.draw_noise()
                 told, size = self.learn_from(everywhere, chosen)
                 figures.append(told)
                 sizes.append(size)
@@ -116,6 +123,7 @@ class LearnerBase(ABC):
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The figures of an update on a batch, without learning from it."""
         with self.computing():
+            self.draw_noise()
             told, loss = self.look_at(self.rows(self.scaled(batch, see=False)))
         return result_of(batch.steps, [told], [math.isfinite(loss)], self.array)
 
@@ -144,6 +152,13 @@ class LearnerBase(ABC):
     @abstractmethod
     def apply_gradients(self, gradients: Gradients) -> TrainStats:
         """One optimiser step with gradients computed elsewhere."""
+
+    def draw_noise(self) -> None:
+        """Noisy layers have new noise, for one update, the same on all devices."""
+        if self.noisy:
+            drawn = self.m.draw_noise(self.rng)
+            for copy in self.others:
+                copy.set_noise(drawn)
 
     @abstractmethod
     def rows(self, batch: SampleBatch) -> Rows:

@@ -92,6 +92,7 @@ class NumpyLearner(LearnerBase):
         self.require_rewards()
         self.follow_schedules()
         with self.computing():
+            self.draw_noise()
             rows = self.rows(batch)
             if not rows_of.count(rows):  # a short fragment may hold nothing but resets
                 network.gradient[:] = 0

@@ -1,0 +1,60 @@
+"""Rainbow: six improvements of DQN together (Hessel et al. 2017, arXiv:1710.02298).
+
+Each is a switch of `dqn.Config`: distributions of returns, noisy layers, several steps ahead,
+prioritized replay, dueling and double. The plan is that of DQN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rillflow.algorithms import dqn
+from rillflow.algorithms.dqn import plan
+from rillflow.learning.algorithm import Algorithm
+from rillflow.learning.q_learning import explorer, modules, prepare, update
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(dqn.Config):
+    """Settings of Rainbow.
+
+    The ends of the distributions are those of the paper. They suit rewards that are scaled, as they
+    are by default; who knows what an episode can bring gives `v_min` and `v_max` of it.
+    """
+
+    num_atoms: int = 51
+    v_min: float | None = -10.0
+    v_max: float | None = 10.0
+    noisy: bool = True
+    n_step: int = 3
+    scale_rewards: bool | None = True
+    prioritized_replay_alpha: float = 0.5
+    prioritized_replay_beta_timesteps: int = 100_000
+    lr: float = 5e-4
+    adam_epsilon: float = 1.5e-4
+    target_network_update_freq: int = 8000
+
+
+TUNED: dict[str, dict[str, Any]] = {
+    "CartPole-v1": {
+        "hidden": (128, 128),
+        "scale_rewards": False,
+        "v_min": 0.0,
+        "v_max": 100.0,
+        "prioritized_replay_beta_timesteps": 50_000,
+        "learning_starts": 500,
+    },
+}
+"""settings for environments that the defaults do not suit"""
+
+RAINBOW = Algorithm(
+    "rainbow",
+    Config,
+    modules,
+    update,
+    plan,
+    prepare=prepare,
+    explorer=explorer,
+    tuned=TUNED,
+)
