@@ -55,7 +55,8 @@ def _told_twice(cfg: QNetworkConfig) -> list[str]:
 def _unfit(cfg: QNetworkConfig, setting: str) -> list[str]:
     """Networks that a switch is not for."""
     wrong = []
-    if cfg.remembers:
+    algorithm = getattr(type(cfg), "algorithm", None)
+    if cfg.remembers and (algorithm is None or algorithm.recurrent):  # others refuse any memory
         wrong.append(
             f"{setting} is for a policy without a memory: leave memory, or a model that has one, "
             "out"
