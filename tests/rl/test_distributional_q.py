@@ -225,6 +225,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"noisy": True, "memory": "gru"}, "noisy=True is for a policy without a memory"),
     ({**ATOMS, "model": "lstm"}, "num_atoms=3 is for a policy without a memory"),
     ({**ATOMS, "model": lambda spec: None}, "num_atoms=3 changes layers that are built in"),
+    ({**ATOMS, "value_rescaling": 0.01}, "value_rescaling makes q values smaller, and distrib"),
     ({"noisy": True, "compile": True}, "noisy=True is not for compiled networks"),
     (
         {**ATOMS, "worker_priorities": True, "prioritized_replay": True},

@@ -6,11 +6,10 @@ They compute with arrays of their own, `mean + sigma * noise`, made anew wheneve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from rillflow.learning.numpy_layers import Linear, sums
+from rillflow.learning.numpy_layers import Linear
 from rillflow.policies.noise import SIGMA, Pair
 from rillflow.policies.sampling import Floats
 
@@ -49,14 +48,15 @@ class NoisyLinear(Linear):
 
     def backward(self, x: Floats, d_out: Floats, add: bool = False) -> None:
         """Leave the gradients of means and sigmas, or add to those that are there."""
-        gradients: Any = np.matmul(d_out, x.swapaxes(-1, -2)), sums(d_out)
-        noises = self._noise[0], self._noise[1][..., 0]
-        for gradient, mean, sigma, noise in zip(
-            gradients, (self.d_weight, self.d_bias), self._d_sigmas, noises, strict=True
-        ):
-            if add:
-                mean += gradient
-                sigma += gradient * noise
-            else:
-                mean[...] = gradient
-                np.multiply(gradient, noise, out=sigma)
+        weight, bias = self._noise
+        d_weight, d_bias = self._d_sigmas
+        if not add:
+            super().backward(x, d_out)
+            np.multiply(self.d_weight, weight, out=d_weight)
+            np.multiply(self.d_bias, bias[..., 0], out=d_bias)
+            return
+        more, more_bias = np.matmul(d_out, x.swapaxes(-1, -2)), np.add.reduce(d_out, -1)
+        self.d_weight += more
+        self.d_bias += more_bias
+        d_weight += more * weight
+        d_bias += more_bias * bias[..., 0]

@@ -36,6 +36,11 @@ def problems(cfg: QNetworkConfig) -> list[str]:
             f"num_atoms={cfg.num_atoms} priorities are distances of distributions, which are other "
             "numbers: give worker_priorities=False"
         )
+    if cfg.num_atoms > 1 and cfg.value_rescaling is not None:
+        wrong.append(
+            "value_rescaling makes q values smaller, and distributions are learned as they are: "
+            "leave it out, or give num_atoms=1"
+        )
     return wrong
 
 

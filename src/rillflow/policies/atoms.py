@@ -26,7 +26,8 @@ def chances(logits: Floats, axis: int) -> Floats:
 
 def expected(logits: Floats, atoms: Floats) -> Floats:
     """The means [actions, N] of distributions [actions, atoms, N]."""
-    return np.asarray(np.matmul(atoms, chances(logits, 1)), np.float32)
+    means: Floats = np.matmul(atoms, chances(logits, 1), dtype=np.float32)
+    return means
 
 
 def dueling(advantages: Floats, value: Floats) -> Floats:

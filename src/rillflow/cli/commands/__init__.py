@@ -13,6 +13,7 @@ GROUPS = {
         "evaluate": "play episodes with a trained policy and report the returns",
         "record": "film a trained policy",
         "plot": "draw the learning curves of one or more runs",
+        "compare": "say how much better some runs are than others, and how sure that is",
         "export": "write a trained policy as ONNX",
         "view": "show a run in the browser, while it goes on or later",
     },

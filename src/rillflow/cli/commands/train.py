@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import shutil
 import sys
@@ -14,6 +13,7 @@ from rillflow.cli.flags.callbacks import callbacks_from
 from rillflow.cli.flags.parser import Parser
 from rillflow.cli.flags.trust import flags, program
 from rillflow.cli.flags.until import parse_until
+from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import (
     add_request_flags,
     agents_for,
@@ -23,7 +23,6 @@ from rillflow.cli.run_flags import add_run_flags, chosen_engine
 
 if TYPE_CHECKING:
     from rillflow.runs.callbacks import Callbacks
-    from rillflow.runs.checkpointer import Checkpointer
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.interrupts import Interrupts
     from rillflow.runs.job import Built, Job, Outcome
@@ -45,6 +44,12 @@ def main(arguments: Sequence[str]) -> int:
     until = parse_until(options.until)
     engine = chosen_engine(options)
     callbacks = callbacks_from(options.callback)
+    if options.seeds is not None:
+        from rillflow.cli.several_seeds import train_seeds
+
+        return train_seeds(request, arguments, until)
+    if options.jobs is not None:
+        raise Usage("--jobs is about the runs of --seeds, as in --seeds 0-4 --jobs 2")
 
     from rillflow.cli.output.run_summaries import last_row
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
@@ -77,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
             until=until,
             agents=job.agents,
             exactness=level,
+            **({} if options.label is None else {"label": options.label}),
         )
         with directory:
             try:
@@ -123,6 +129,12 @@ class Training:
         from rillflow.cli.output.run_summaries import last_row
         from rillflow.runs.interrupts import Interrupts
         from rillflow.runs.job import run_job
+        from rillflow.runs.start_run import (
+            checkpointer_for,
+            draw_curve,
+            loggers_for,
+            opened_view,
+        )
 
         with ExitStack() as stack:
             url = opened_view(self.options, self.directory, stack)
@@ -161,56 +173,6 @@ class Training:
         }
 
 
-def checkpointer_for(options: Any, directory: RunDirectory) -> Checkpointer:
-    """Who saves the run, as often as the flags say."""
-    from rillflow.runs.checkpointer import Checkpointer
-
-    return Checkpointer(
-        directory,
-        seconds=options.checkpoint_seconds or None,
-        steps=options.checkpoint_steps or None,
-        keep=options.keep,
-        adopt=getattr(options, "adopt", False),
-    )
-
-
-def opened_view(options: Any, directory: RunDirectory, stack: ExitStack) -> str | None:
-    """The address of the view, if one was asked for; it closes with the stack."""
-    if not options.view:
-        return None
-    from rillflow.web.server import serve
-
-    return stack.enter_context(serve(directory.path, port=options.view_port)).url
-
-
-def loggers_for(options: Any, directory: RunDirectory) -> list[Listener]:
-    """Who writes: metrics and status always, TensorBoard and Weights & Biases if asked."""
-    from rillflow.runs.listener_thread import Aside
-    from rillflow.runs.listeners import JsonlLogger, StatusWriter
-
-    found: list[Listener] = [
-        JsonlLogger(directory.metrics),
-        StatusWriter(directory.path / "status.json"),
-    ]
-    if options.tensorboard:
-        from rillflow.runs.tensorboard import TensorBoard
-
-        found.append(Aside(TensorBoard(directory.path / "tensorboard")))
-    if options.wandb is not None:
-        from rillflow.runs.wandb import WandbLogger
-
-        about = directory.about
-        logger = WandbLogger(
-            options.wandb,
-            directory.path.name,
-            directory.path,
-            about.get("config"),
-            identity=about.get("id"),
-        )
-        found.append(Aside(logger))
-    return found
-
-
 def display_for(
     options: Any,
     title: str,
@@ -219,14 +181,14 @@ def display_for(
     facts: Mapping[str, Any],
 ) -> list[Listener]:
     """What shows the run on this terminal; nothing if it is to be quiet."""
-    from rillflow.cli.output.progress_lines import JsonLines, Lines
+    from rillflow.runs.progress.progress_lines import JsonLines, Lines
 
     if options.json:
         return [JsonLines(facts)]
     if options.quiet:
         return []
     if not options.plain and sys.stdout.isatty():
-        from rillflow.cli.display import Display
+        from rillflow.runs.progress.display import Display
 
         return [Display(title, until, notes)]
     from rillflow.runs.listener_thread import Aside
@@ -252,18 +214,9 @@ def exit_code(outcome: Outcome, interrupts: Interrupts) -> int:
     return interrupts.exit_code if outcome.state == "stopped" else 0
 
 
-def draw_curve(directory: RunDirectory) -> None:
-    """The learning curve as a picture, where it can be drawn; it is no reason to fail."""
-    from rillflow.errors import RillflowError
-    from rillflow.results import plot_runs
-
-    with contextlib.suppress(RillflowError, OSError):
-        plot_runs([directory.path], directory.curve)
-
-
 def finish(options: Any, directory: RunDirectory, outcome: Outcome) -> None:
     """Say how it ended, and what to do next."""
-    from rillflow.cli.output.progress_lines import JsonLines
+    from rillflow.runs.progress.progress_lines import JsonLines
 
     last = outcome.trained.history[-1]
     if options.json:
@@ -285,8 +238,8 @@ def finish(options: Any, directory: RunDirectory, outcome: Outcome) -> None:
 
 def summary(directory: RunDirectory, outcome: Outcome) -> list[str]:
     """The last lines of a run."""
-    from rillflow.cli.output.progress_lines import got_so_far
-    from rillflow.cli.output.time_left import duration
+    from rillflow.runs.progress.progress_lines import got_so_far
+    from rillflow.runs.progress.time_left import duration
 
     last = outcome.trained.history[-1]
     why, got = outcome.why or "stopped by you", got_so_far(last)

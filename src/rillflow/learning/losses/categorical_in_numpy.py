@@ -115,7 +115,7 @@ def categorical_error(logits_tm1: Given, a_tm1: Array, target: Given) -> Any:
 
 
 def _is_atoms(x: Any) -> bool:
-    return x.ndim == 3 and x.shape[1] > 0 and x.shape[2] > 1
+    return bool(x.ndim == 3 and x.shape[1] > 0 and x.shape[2] > 1)
 
 
 @lru_cache(maxsize=32)
