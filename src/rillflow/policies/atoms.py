@@ -26,11 +26,11 @@ def chances(logits: Floats, axis: int) -> Floats:
 
 def expected(logits: Floats, atoms: Floats) -> Floats:
     """The means [actions, N] of distributions [actions, atoms, N]."""
-    means: Floats = np.matmul(atoms, chances(logits, 1), dtype=np.float32)
+    means: Floats = np.matmul(atoms, chances(logits, 1))
     return means
 
 
 def dueling(advantages: Floats, value: Floats) -> Floats:
     """Logits [actions, atoms, N] of a dueling network, which has both by atoms."""
-    mean = np.add.reduce(advantages, 0) * np.float32(1 / len(advantages))
+    mean: Floats = np.add.reduce(advantages, 0) * np.float32(1 / len(advantages))
     return advantages + (value - mean)
