@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.cli.flags.parser import Parser
-from rillflow.cli.flags.trust import add_trust_flag, require_trust, take_named
+from rillflow.cli.flags.trust import add_trust_flag, program, require_trust, take_named
 from rillflow.cli.output.error_messages import Usage
+from rillflow.runs.own_names import OwnCode
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
@@ -22,7 +24,9 @@ _ABOUT_BYTES = 16 << 20
 def add_policy_flags(parser: Parser) -> None:
     """Which policy, and what its file cannot hold."""
     parser.add_argument(
-        "run", metavar="RUN", help="a run's directory, also of one that goes on; or a saved policy"
+        "run",
+        metavar="RUN",
+        help="a run's directory, also of one that goes on; a packed run; or a saved policy",
     )
     parser.add_argument(
         "--best",
@@ -72,12 +76,16 @@ class Asked:
     def all(self) -> Trained | TrainedAgents:
         """The trained policy, or the policies of several agents."""
         options = self.options
+        from rillflow.results.unpack import is_packed
+
         take_named([*options.trust, options.env, options.model])
         run = Path(options.run)
         if not run.exists():
             raise Usage(
                 f"there is no run and no file {options.run!r}; `rillflow list runs` shows the runs"
             )
+        if is_packed(run):
+            return self._packed(run)
         if options.best and not run.is_dir():
             raise Usage(f"--best is about a run's directory, and {options.run!r} is a file")
         if not run.is_dir() or (run / "agents.json").is_file():
@@ -86,6 +94,27 @@ class Asked:
             return self._best(run)
         final = next((p for p in (run / "policy.npz", run / "policies") if p.exists()), None)
         return self._newest(run, final)
+
+    def _packed(self, file: Path) -> Trained | TrainedAgents:
+        """What is in a packed run, which may come from anybody."""
+        from tempfile import TemporaryDirectory
+
+        from rillflow.results.unpack import unpack_run
+
+        names = ("best_policy.npz", "best_policies")
+        if not self.options.best:
+            names = ("policy.npz", "policies")
+        with TemporaryDirectory(prefix="rillflow-") as where:
+            run = unpack_run(file, Path(where) / file.stem)
+            path = next((run / name for name in names if (run / name).exists()), None)
+            if path is None:
+                what = "best policy" if self.options.best else "policy"
+                raise Usage(
+                    f"{str(file)!r} has no {what}; `rillflow unpack --card` says what it has"
+                )
+            found = self._saved(path, of=file)
+        _say(f"policy: {path.name} of {file}, {_steps(found):,.0f} steps")
+        return found
 
     def _best(self, run: Path) -> Trained | TrainedAgents:
         """What the run was at its best; and say how good that was."""
@@ -124,16 +153,20 @@ class Asked:
         _say(f"policy: the newest checkpoint of {run}, {checkpoint.step:,} steps: {why}")
         return found
 
-    def _saved(self, path: Path) -> Trained | TrainedAgents:
+    def _saved(self, path: Path, of: Path | None = None) -> Trained | TrainedAgents:
+        """A policy, or those of a directory; `of` is the file that they were packed in."""
         from rillflow.results.trained import TrainedAgents, load
 
         given = self.options
-        how = {"env": given.env, "model": self._model(), "trust": given.trust}
+        own = OwnCode(path)
+        trust = [*given.trust, *own.names]
+        env = given.env or own.env()
+        how = {"env": env, "model": self._model(own), "trust": trust}
         found = TrainedAgents.load(path, **how) if path.is_dir() else load(path, **how)
         if self.plays:
             for one in _each(found):
                 require_trust(
-                    one.origin.path, one.origin.untrusted, (), self.command, self.arguments
+                    of or one.origin.path, one.origin.untrusted, (), self.command, self.arguments
                 )
         return found
 
@@ -152,13 +185,23 @@ class Asked:
         given = [self.options.env, self.options.model]
         settings = settings_to_act(about, *given)
         named = named_code(settings, about.get("algorithm"))
-        require_trust(file, named, [*self.options.trust, *given], self.command, self.arguments)
+        trust = [*self.options.trust, *given, *OwnCode(run).names]
+        require_trust(file, named, trust, self.command, self.arguments)
         return from_checkpoint(checkpoint, about, settings)
 
-    def _model(self) -> Any:
+    def _model(self, own: OwnCode) -> Any:
+        """The network that the user has named, now or when the run began."""
         from rillflow.runs.code_by_name import pointed_at
+        from rillflow.safety.consent import refusal
 
-        return None if self.options.model is None else pointed_at(self.options.model)
+        unnamed, name = own.unnamed_model(), self.options.model or own.model()
+        if name is None and unnamed in self.options.trust:
+            name = unnamed
+        if name is None and unnamed is not None and own.run is not None:
+            words = [program(), self.command, *self.arguments, "--model", unnamed]
+            way = f"name it with `{shlex.join(words)}`"
+            raise Usage(refusal(own.run / "run.json", {unnamed: "its model"}, way))
+        return None if name is None else pointed_at(name)
 
 
 def _each(found: Trained | TrainedAgents) -> Iterable[Any]:
