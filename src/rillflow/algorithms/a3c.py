@@ -32,7 +32,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "grad_clip": 5.0,
         "amsgrad": True,
     },
-    "memory": {},  # not A2C's: workers cannot scale rewards by what all of them have seen
+    "memory": {},  # not A2C's: rewards are scaled only if somebody says so
     # pictures take more memory, and longer to learn from
     "atari": {"num_envs_per_worker": 16, "rollout_fragment_length": 16},
 }

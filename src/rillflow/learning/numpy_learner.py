@@ -89,10 +89,9 @@ class NumpyLearner(LearnerBase):
         """Gradients of the loss on a batch, without applying them."""
         name = self.lone_network("ComputeGradients")
         network = self.m.by_name[name]
-        self.require_rewards()
         self.follow_schedules()
         with self.computing():
-            rows = self.rows(batch)
+            rows = self.rows(self.scaled(batch))
             if not rows_of.count(rows):  # a short fragment may hold nothing but resets
                 network.gradient[:] = 0
                 return Gradients(network.get_gradient(), 0, {}, self.observations.of(batch))

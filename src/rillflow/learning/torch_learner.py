@@ -150,9 +150,8 @@ class TorchLearner(LearnerBase):
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
         """Gradients of the loss on a batch, without applying them."""
         name = self.lone_network("ComputeGradients")
-        self.require_rewards()
         self.follow_schedules()
-        rows = self.rows(batch)
+        rows = self.rows(self.scaled(batch))
         if not rows_of.count(rows):  # a short fragment may hold nothing but resets
             shapes = {key: tuple(p.shape) for key, p in self.parameters[name].items()}
             zeros = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
