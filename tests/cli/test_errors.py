@@ -54,7 +54,7 @@ CASES = [
     ([*TRAIN, "--seed", "x"], "--seed: must be a whole number of at least 0, got 'x'"),
     ([*TRAIN, "--engine", "locl"], "Did you mean 'local'?"),
     ([*TRAIN, "--engine", "sim", "--address", "h:1"], "--address is that of a Ray cluster"),
-    ([*TRAIN, "--address", "127.0.0.1:1"], "nothing answers at --address 127.0.0.1:1"),
+    ([*TRAIN, "--address", "127.0.0.1:1"], "no Ray cluster answers at --address 127.0.0.1:1"),
     ([*TRAIN, "--redis-address", "127.0.0.1:1"], "`ray start --head` starts a cluster"),
     ([*TRAIN, "--name", "a/b"], "without slashes; got 'a/b'"),
     ([*TRAIN, "--name", "taken"], "exists and is not empty: choose another name, or go on"),
