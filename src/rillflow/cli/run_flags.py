@@ -176,6 +176,12 @@ def add_output_flags(parser: Parser) -> None:
         help="report to Weights & Biases, in this project (default rillflow)",
     )
     show.add_argument(
+        "--record-every",
+        type=whole(1),
+        metavar="N",
+        help="film an episode every N steps, such as 20k, into the run's films/",
+    )
+    show.add_argument(
         "--plain",
         action="store_true",
         help="lines instead of the live display, as when the output is a file",

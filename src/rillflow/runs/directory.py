@@ -11,6 +11,7 @@ RUN/policy.npz      the policy, as `Trained.save` writes it, renewed with each c
 RUN/best_policy.npz the best so far, by evaluation or else by training; best_policies/ of several
                     agents
 RUN/curve.png       its learning curve
+RUN/films/          films of episodes, of a run with `record_every`
 RUN/checkpoints/    what a run goes on from, whatever becomes of the other files
 RUN/.lock           held while a process writes here
 """

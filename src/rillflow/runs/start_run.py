@@ -147,6 +147,7 @@ class _Around:
             checkpoint=checkpoint,
             callbacks=options.callbacks,
             seen=self.run,
+            record_every=options.record_every,
         )
 
     def _leave_directory(self, directory: RunDirectory) -> None:
