@@ -182,3 +182,23 @@ def test_an_unexpected_error_is_one_line_too(call, monkeypatch: pytest.MonkeyPat
     assert "ZeroDivisionError: division by zero" in done.err
     assert "RILLFLOW_DEBUG=1 shows the traceback" in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "library", "extra"),
+    [("LunarLander-v3", "Box2D", "box2d"), ("Hopper-v5", "mujoco", "mujoco")],
+)
+def test_a_library_that_an_environment_misses_is_named_by_our_extra(
+    env: str, library: str, extra: str, call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gymnasium's own advice compiles, or installs without what else is needed."""
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.", library))]:
+        if "box2d" in name or "mujoco" in name or name.startswith(library):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    done = call("train", "ppo", env, "--engine", "sim", "--until", "1k")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert f"pip install 'rillflow[{extra}]'" in done.err
