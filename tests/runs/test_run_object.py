@@ -226,7 +226,9 @@ def test_it_writes_what_the_command_line_writes(tmp_path: Path) -> None:
     assert RunDirectory(run.directory).about["exactness"] == "exact"
 
 
-def test_a_view_is_served_while_it_goes_on(tmp_path: Path) -> None:
+def test_a_view_is_served_while_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from http.client import HTTPConnection
     from urllib.parse import urlsplit
 
@@ -237,6 +239,7 @@ def test_a_view_is_served_while_it_goes_on(tmp_path: Path) -> None:
     connection.request("GET", f"{url.path}?{url.query}")
     assert connection.getresponse().status < 400
     connection.close()
+    assert f"view it at {run.url}" in capsys.readouterr().err
     run.stop()
     assert run.wait().url is None
 
