@@ -125,6 +125,9 @@ HOUSE = {
     "which page is at which path": ("web/site.py", "class Site"),
     "processors and memory over time": ("runs/machine_use.py", "class MachineUse"),
     "whether a group of runs is better": ("results/comparison.py", "def compare"),
+    "a run in one file": ("results/pack.py", "def pack_run"),
+    "a packed run from a stranger": ("results/unpack.py", "def unpack_run"),
+    "the card of a packed run": ("results/model_card.py", "def card_as_text"),
     # commands and the page
     "the list of commands": ("cli/commands/__init__.py", '"simulate": "predict'),
     "errors as one line": ("cli/output/error_messages.py", "def explain_error"),
