@@ -63,6 +63,18 @@ def test_a_run_acts_is_evaluated_and_saved_as_its_policy(tmp_path: Path) -> None
     assert not hasattr(run, "no_such_thing")
 
 
+def test_whatever_takes_a_policy_takes_a_run(tmp_path: Path) -> None:
+    """Also one that goes on: what it has then is what is filmed, exported, evaluated."""
+    pytest.importorskip("onnx", reason="needs the onnx extra")
+    pytest.importorskip("pygame", reason="CartPole is drawn by pygame")
+    from rillflow.results import export_onnx, frame_strip
+
+    with learning() as run:
+        assert evaluate(run, 1).episodes == 1
+        assert export_onnx(run, tmp_path / "p.onnx").exists()
+        assert frame_strip(run, tmp_path / "p.png", 2, max_steps=500).exists()
+
+
 def test_that_of_several_agents_does_so_too(tmp_path: Path) -> None:
     path = tmp_path / "run"
     how: dict[str, Any] = {**SMALL, "until": 256, "engine": "sim"}

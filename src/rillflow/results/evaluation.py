@@ -16,6 +16,7 @@ from rillflow.files import to_json
 from rillflow.results import statistics
 from rillflow.results.play_episodes import Episode, Watch, play, play_agents
 from rillflow.results.player import Player, algorithm_name, env_name
+from rillflow.results.policy_of import HasPolicy, policy_of
 
 if TYPE_CHECKING:
     from rillflow.results.trained import Trained, TrainedAgents
@@ -135,7 +136,7 @@ class Evaluation:
 
 
 def evaluate(
-    trained: Trained,
+    trained: Trained | HasPolicy,
     episodes: int = 100,
     *,
     seed: int = 1,
@@ -171,6 +172,7 @@ def evaluate(
     """
     check_count("episodes", episodes)
     check_count("max_steps", max_steps)
+    trained = policy_of(trained)
     player = Player(trained, greedy=greedy, seed=seed)
     played = play(trained, player, episodes, seed, max_steps, watch)
     return _judged(trained, played, seed=seed, greedy=greedy)
@@ -188,7 +190,7 @@ def _judged(trained: Trained, played: list[Episode], **how: Any) -> Evaluation:
 
 
 def evaluate_agents(
-    trained: TrainedAgents,
+    trained: TrainedAgents | HasPolicy,
     episodes: int = 100,
     *,
     seed: int = 1,
@@ -199,6 +201,7 @@ def evaluate_agents(
     """The same for the policies of several agents: by policy, `episodes` of each of its agents."""
     check_count("episodes", episodes)
     check_count("max_steps", max_steps)
+    trained = policy_of(trained)
     players = {
         name: Player(own, greedy=greedy, seed=seed + i)
         for i, (name, own) in enumerate(trained.policies.items())

@@ -13,12 +13,13 @@ from rillflow.results import onnx_builtin_networks
 from rillflow.results.onnx_parity import check_parity
 from rillflow.results.optional_libraries import needs
 from rillflow.results.player import algorithm_name, env_name
+from rillflow.results.policy_of import HasPolicy, policy_of
 
 if TYPE_CHECKING:
     from rillflow.results.trained import Trained
 
 
-def export_onnx(trained: Trained, path: str | Path) -> Path:
+def export_onnx(trained: Trained | HasPolicy, path: str | Path) -> Path:
     """Write the acting network: `export_onnx(trained, "pole.onnx")`.
 
     A program that runs it needs onnxruntime alone:
@@ -43,6 +44,7 @@ def export_onnx(trained: Trained, path: str | Path) -> Path:
     is given its name: if it does not act as the policy does, nothing is written.
     """
     path = path_ending_in(path, (".onnx",), "an exported policy")
+    trained = policy_of(trained)
     onnx = needs("onnx", "onnx", "an export")
     if isinstance(trained.spec.model, str) and not trained.spec.packed:
         model = onnx_builtin_networks.build(trained.spec, trained.weights)

@@ -16,6 +16,7 @@ from rillflow.files import whole_file
 from rillflow.results.mp4_writer import write_mp4
 from rillflow.results.optional_libraries import needs
 from rillflow.results.player import Player
+from rillflow.results.policy_of import HasPolicy, policy_of
 from rillflow.results.rendering import Frame, Rendered, open_rendered
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Shot(NamedTuple):
 
 
 def record(
-    trained: Trained,
+    trained: Trained | HasPolicy,
     path: str | Path,
     episodes: int = 1,
     *,
@@ -66,6 +67,7 @@ def record(
     check_count("max_steps", max_steps)
     if fps is not None and not 0 < fps <= 1000:
         raise BuildError(f"fps must be above 0 and at most 1000, got {fps!r}.")
+    trained = policy_of(trained)
     write = _write_gif if path.suffix.lower() == ".gif" else write_mp4
     library = "PIL.Image" if write is _write_gif else "imageio_ffmpeg"
     needs(library, "video", f"a film in {path.suffix}")  # before playing, not after
