@@ -172,10 +172,10 @@ def evaluate(
     """
     check_count("episodes", episodes)
     check_count("max_steps", max_steps)
-    trained = policy_of(trained)
-    player = Player(trained, greedy=greedy, seed=seed)
-    played = play(trained, player, episodes, seed, max_steps, watch)
-    return _judged(trained, played, seed=seed, greedy=greedy)
+    policy: Trained = policy_of(trained)
+    player = Player(policy, greedy=greedy, seed=seed)
+    played = play(policy, player, episodes, seed, max_steps, watch)
+    return _judged(policy, played, seed=seed, greedy=greedy)
 
 
 def _judged(trained: Trained, played: list[Episode], **how: Any) -> Evaluation:
@@ -201,15 +201,15 @@ def evaluate_agents(
     """The same for the policies of several agents: by policy, `episodes` of each of its agents."""
     check_count("episodes", episodes)
     check_count("max_steps", max_steps)
-    trained = policy_of(trained)
+    policy: TrainedAgents = policy_of(trained)
     players = {
         name: Player(own, greedy=greedy, seed=seed + i)
-        for i, (name, own) in enumerate(trained.policies.items())
+        for i, (name, own) in enumerate(policy.policies.items())
     }
-    played = play_agents(trained, players, episodes, seed, max_steps, watch)
+    played = play_agents(policy, players, episodes, seed, max_steps, watch)
     how = {"seed": seed, "greedy": greedy}
     return {
-        name: _judged(trained.policies[name], own, policy=name, **how)
+        name: _judged(policy.policies[name], own, policy=name, **how)
         for name, own in played.items()
     }
 

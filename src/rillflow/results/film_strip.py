@@ -48,14 +48,14 @@ def frame_strip(
     path = path_ending_in(path, (".png",), "a strip of frames")
     check_count("frames", frames)
     check_count("max_steps", max_steps)
-    trained = policy_of(trained)
+    policy: Trained = policy_of(trained)
     needs("PIL.Image", "video", "a picture")
-    with closing(open_rendered(trained, seed)) as rendered, whole_file(path) as part:
-        player = Player(trained, greedy=greedy, seed=seed)
+    with closing(open_rendered(policy, seed)) as rendered, whole_file(path) as part:
+        player = Player(policy, greedy=greedy, seed=seed)
         shots = spread(play(rendered, player, max_steps), frames)
         if shots[-1].cut:
             warn_of_cut(max_steps)
-        title = f"{algorithm_name(trained)} on {env_name(trained)}"
+        title = f"{algorithm_name(policy)} on {env_name(policy)}"
         _draw(shots, title).save(part)
     return path
 
