@@ -95,6 +95,22 @@ def test_what_it_says_of_itself() -> None:
     assert run.steps == run.result["steps"] == run.history[-1]["steps"] >= 256
 
 
+def test_what_it_was_trained_with_is_given_back(tmp_path: Path) -> None:
+    """A run that is over holds its policy and its figures: no learner, no replay, no workers."""
+    import gc
+
+    from rillflow.learning.learner_base import LearnerBase
+
+    def learners() -> int:
+        gc.collect()
+        return sum(isinstance(one, LearnerBase) for one in gc.get_objects())
+
+    before = learners()
+    run = short(run_dir=tmp_path / "run", eval_every=128, eval_episodes=1)
+    assert learners() == before
+    assert run.act([0.0] * 4) in (0, 1)
+
+
 # -- while it trains -------------------------------------------------------------------------------
 
 
