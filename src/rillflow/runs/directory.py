@@ -3,8 +3,8 @@
 RUN/run.json        what was asked for: algorithm, environment, settings, limits, versions, machine;
                     and the run's id, which stands in each of its checkpoints, too
 RUN/graph.json      the dataflow, and graph.svg its picture
-RUN/metrics.jsonl   a line for each result of training; of a fast run for a few a second
-                    of more than ten thousand for some of them
+RUN/metrics.jsonl   a line for each result; of a fast run for a few a second, of more than ten
+                    thousand for some of them
 RUN/status.json     the run now, replaced about once a second
 RUN/machine.jsonl   processors, memory and GPUs that it took, every few seconds
 RUN/policy.npz      the policy, as `Trained.save` writes it, renewed with each checkpoint;
