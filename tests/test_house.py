@@ -128,6 +128,9 @@ HOUSE = {
     "a run in one file": ("results/pack.py", "def pack_run"),
     "a packed run from a stranger": ("results/unpack.py", "def unpack_run"),
     "the card of a packed run": ("results/model_card.py", "def card_as_text"),
+    "requests answered together": ("serving/batching.py", "class Batcher"),
+    "observations from JSON": ("serving/observations.py", "class Encoder"),
+    "tokens and hosts of our servers": ("listening.py", "class Door"),
     # commands and the page
     "the list of commands": ("cli/commands/__init__.py", '"simulate": "predict'),
     "errors as one line": ("cli/output/error_messages.py", "def explain_error"),

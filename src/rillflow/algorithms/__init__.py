@@ -22,6 +22,7 @@ ALGORITHMS = {
     "maml": "MAML",
     "pg": "PG",
     "ppo": "PPO",
+    "r2d2": "R2D2",
     "sac": "SAC",
     "simple_q": "SIMPLE_Q",
     "td3": "TD3",

@@ -79,6 +79,8 @@ class Request:
     module: Any
     config: Any
     options: Any
+    given: frozenset[str] = frozenset()
+    """settings that the command line names"""
 
     @property
     def env(self) -> str:
@@ -166,7 +168,8 @@ def parse_request(parser: Parser, arguments: Sequence[str]) -> Request:
         look_here(options.env)
         values["env"] = options.env
     values.setdefault("env", module.Config.env)  # so that it gets the settings that suit it
-    return Request(short_name(name, module), module, module.Config.make(**values), options)
+    config = module.Config.make(**values)
+    return Request(short_name(name, module), module, config, options, frozenset(values))
 
 
 def _algorithm(name: str) -> Any:

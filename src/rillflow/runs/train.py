@@ -14,7 +14,7 @@ from rillflow.runs.callbacks import Callback, Callbacks
 from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.job import Job
 from rillflow.runs.limits import checked
-from rillflow.runs.multi_agent import assigned
+from rillflow.runs.multi_agent import assigned, with_copies
 from rillflow.runs.run_options import RunOptions
 from rillflow.runs.start_run import new_directory, start
 from rillflow.runs.training_run import TrainingRun as TrainingRun
@@ -114,6 +114,7 @@ def train(
         record_every=record_every,
     ).check(has_directory=run_dir is not None)
     agents = assigned(config, policies, by_default=None)
+    config = with_copies(config, agents, settings)
     name = algorithm if isinstance(algorithm, str) else module.name
     job = Job(name, module, config, limits, seed, engine, agents)
     options.check_job(job)
