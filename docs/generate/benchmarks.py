@@ -21,8 +21,18 @@ SHOWN = {
     "steps_per_s": "env steps/s",
     "updates_per_s": "updates/s",
     "peak_mb": "peak memory, MB",
+    "score": "score",
 }
 """numbers of single measurements that get a column, if a question has them"""
+
+CAPTIONS = {
+    "generality": "Blue lines are our training, one a seed, with exploration: the mean of the last "
+    "100 episodes. Dots are the last policies, 100 greedy episodes each: blue ours, grey SB3's. "
+    "The dashes are random actions.",
+    "simple_spread": "Lines are training, one a seed; dots the last policies, 100 greedy episodes "
+    "each; the dashes are random actions.",
+}
+"""what is to be seen in a picture, where that does not say itself"""
 
 
 def documents(folder: Path = RESULTS) -> list[dict[str, Any]]:
@@ -77,6 +87,7 @@ def section(document: dict[str, Any]) -> str:
     pieces = [f"## {document['asks']} {{ #{name} }}", machine(document)]
     if (PICTURES / f"{name}.svg").exists():
         pieces.append(f"![{document['asks']}](pictures/benchmarks/{name}.svg){{ .curve }}")
+        pieces.append(CAPTIONS.get(name, ""))
     pieces += [figures_table(document["figures"]), medians_table(document["measurements"])]
     if document["missing"]:
         lines = [f"- `{what}`: {_line(reason)}" for what, reason in document["missing"].items()]

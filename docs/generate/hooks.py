@@ -9,6 +9,7 @@
                                    `imports` and `main` are parts too
 [[decisions]]                      the decisions, from their headings
 [[benchmarks]]                     the benchmarks, from their saved results
+[[rllib_thresholds]]               what RLlib asks of each algorithm, and what was measured
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from docs.generate import (  # noqa: E402
     decisions,
     operators,
     python,
+    rllib_thresholds,
     sources,
 )
 
@@ -44,6 +46,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     "source": sources.parts,
     "decisions": decisions.index,
     "benchmarks": benchmarks.page,
+    "rllib_thresholds": rllib_thresholds.page,
 }
 
 
