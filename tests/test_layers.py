@@ -19,6 +19,8 @@ MAY_IMPORT = {
     "types": {"errors"},
     "seeding": set(),
     "callables": set(),
+    # a table of names, imported when somebody uses an old one
+    "deprecated": {"learning", "rl"},
     "arguments": {"errors"},
     "files": {"errors"},
     # the dataflow core

@@ -156,6 +156,7 @@ class Training:
                     checkpointer=checkpointer,
                     checkpoint=checkpointer.newest() if resumed else None,
                     callbacks=self.callbacks,
+                    record_every=self.options.record_every,
                 )
             except KeyboardInterrupt:
                 began = bool(last_row(self.directory.metrics))

@@ -5,6 +5,9 @@ a `learning.tape`. So a loss that is made of these, and of arithmetic, is writte
 imported when the first tensor comes.
 """
 
+from rillflow.learning.losses.categorical import categorical_error as categorical_error
+from rillflow.learning.losses.categorical import categorical_target as categorical_target
+from rillflow.learning.losses.categorical import expected_values as expected_values
 from rillflow.learning.losses.policy import approximate_kl as approximate_kl
 from rillflow.learning.losses.policy import clip_fraction as clip_fraction
 from rillflow.learning.losses.policy import clipped_surrogate_loss as clipped_surrogate_loss
