@@ -40,12 +40,18 @@ GOALS = {
     "pg": ("CartPole-v1", {"return": 450, "steps": 400_000}),
     "async_dqn": ("CartPole-v1", {"return": 400, "steps": 400_000}),
     "maml": ("PointGoal", {"steps": 400_000}),
+    "apex_ddpg": ("Pendulum-v1", {"steps": 200_000}),
+    "ddpg": ("Pendulum-v1", {"steps": 30_000}),
     "sac": ("Pendulum-v1", {"steps": 30_000}),
+    "sac_discrete": ("CartPole-v1", {"steps": 100_000}),
     "td3": ("Pendulum-v1", {"steps": 30_000}),
 }
 """for each algorithm where it is trained, and until when; all other settings are the defaults"""
-OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {"recurrent_ppo": ("ppo", {"memory": "lstm"})}
-"""curves of an algorithm with other settings than it begins with"""
+OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
+    "recurrent_ppo": ("ppo", {"memory": "lstm"}),
+    "sac_discrete": ("sac", {}),
+}
+"""of curves that have not the algorithm's name: which it is, and settings beside its own"""
 
 
 def measure(name: str, seed: int) -> dict[str, Any]:
@@ -89,7 +95,7 @@ def draw(name: str, about: dict[str, Any]) -> None:
         for run in about["runs"]:
             path = Path(folder) / f"{name}-{run['seed']}"
             path.mkdir()
-            facts = {"algorithm": name, "env": about["env"], "until": about["until"]}
+            facts = {"algorithm": about["algorithm"], "env": about["env"], "until": about["until"]}
             (path / "run.json").write_text(json.dumps(facts))
             rows = [{"steps": steps, "return": value} for steps, value in run["curve"]]
             (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -120,7 +126,7 @@ def _remember(file: Path, name: str, run: dict[str, Any]) -> None:
     known = json.loads(file.read_text())["runs"] if file.exists() else []
     here = machine()
     about = {
-        "algorithm": name,
+        "algorithm": OTHERWISE.get(name, (name, {}))[0],
         "env": GOALS[name][0],
         "until": GOALS[name][1],
         "engine": "sim",
