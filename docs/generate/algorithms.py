@@ -29,13 +29,14 @@ TITLES = {
     "maml": "MAML",
     "pg": "PG",
     "ppo": "PPO",
+    "rainbow": "Rainbow",
     "sac": "SAC",
     "simple_q": "Simple Q",
     "td3": "TD3",
 }
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
-    *("dqn", "apex", "simple_q", "async_dqn"),
+    *("dqn", "rainbow", "apex", "simple_q", "async_dqn"),
     *("sac", "td3", "maml"),
 )
 KINDS = {
@@ -46,6 +47,7 @@ KINDS = {
     "appo": ("policy gradient", "as ready, learner process"),
     "pg": ("policy gradient", "rounds"),
     "dqn": ("q learning", "rounds into replay"),
+    "rainbow": ("q learning", "rounds into replay"),
     "apex": ("q learning", "as ready into replay actors, learner process"),
     "simple_q": ("q learning", "rounds into replay"),
     "async_dqn": ("q learning", "as ready, gradients in workers"),

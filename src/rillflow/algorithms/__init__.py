@@ -22,6 +22,7 @@ ALGORITHMS = {
     "maml": "MAML",
     "pg": "PG",
     "ppo": "PPO",
+    "rainbow": "RAINBOW",
     "sac": "SAC",
     "simple_q": "SIMPLE_Q",
     "td3": "TD3",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -19,6 +19,7 @@ from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.observation_statistics import ObservationStatistics
 from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
 from rillflow.learning.reward_scale import RewardScale
+from rillflow.learning.saved_states import check_same_names, from_first_edition
 from rillflow.learning.schedules import Scheduled
 from rillflow.learning.skips import Skips
 from rillflow.learning.update import Names, Rows, Step
@@ -374,7 +375,7 @@ class LearnerBase(ABC):
         if "networks" not in state:
             state = from_first_edition(state, self.modules.acts)
         for part, nets in (("networks", self.m.by_name), ("targets", self.m.targets)):
-            _same_names(part, state[part], nets)
+            check_same_names(part, state[part], nets)
             for name, net in nets.items():
                 net.set_weights(state[part][name])
         for name in self.m.by_name:
@@ -388,22 +389,3 @@ class LearnerBase(ABC):
         self.kl_stops = int(state.get("kl_stops", 0))
         if self.reward_scale is not None and state.get("rewards") is not None:
             self.reward_scale.set_state(state["rewards"])
-
-
-def from_first_edition(state: Mapping[str, Any], acts: str) -> dict[str, Any]:
-    """A learner's state as version 0.1 saved it, with one network, one target, one optimiser."""
-    return {
-        **state,
-        "networks": {acts: state["weights"]},
-        "targets": {acts: state["target"]} if "target" in state else {},
-        "optimisers": {acts: state["optimizer"]},
-        "updates": state["version"],
-    }
-
-
-def _same_names(part: str, saved: Iterable[str], own: Iterable[str]) -> None:
-    if sorted(saved) != sorted(own):
-        raise RunError(
-            f"the saved {part} are {sorted(saved)}, but this algorithm's are {sorted(own)}: "
-            "the state is that of another algorithm."
-        )
