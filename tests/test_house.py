@@ -116,6 +116,10 @@ HOUSE = {
     "what runs are called beside each other": ("run_labels.py", "def places"),
     "runs in processes of their own": ("cli/side_by_side.py", "class SideBySide"),
     "`--seeds`": ("cli/several_seeds.py", "def train_seeds"),
+    "what a search tries next": ("cli/search.py", "def members"),
+    "the table of runs in the browser": ("web/runs_table.py", "class RunsTable"),
+    "which page is at which path": ("web/site.py", "class Site"),
+    "processors and memory over time": ("runs/machine_use.py", "class MachineUse"),
     "whether a group of runs is better": ("results/comparison.py", "def compare"),
     # commands and the page
     "the list of commands": ("cli/commands/__init__.py", '"simulate": "predict'),

@@ -15,7 +15,7 @@ GROUPS = {
         "plot": "draw the learning curves of one or more runs",
         "compare": "say how much better some runs are than others, and how sure that is",
         "export": "write a trained policy as ONNX",
-        "view": "show a run in the browser, while it goes on or later",
+        "view": "show a run in the browser, or all runs, while they go on or later",
     },
     "understand": {
         "explain": "show an algorithm's dataflow: text, Mermaid, SVG or JSON",
