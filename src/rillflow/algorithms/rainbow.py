@@ -38,10 +38,12 @@ TUNED: dict[str, dict[str, Any]] = {
     "CartPole-v1": {
         "hidden": (128, 128),
         "activation": "tanh",
-        "lr": 2e-3,
-        "final_lr": 2e-4,
-        "lr_updates": 22_000,
-        "training_intensity": 32.0,
+        "lr": 2.5e-3,
+        "final_lr": 2.5e-4,
+        "lr_updates": 12_000,
+        "training_intensity": 16.0,
+        "target_network_update_freq": 4000,
+        "sigma0": 0.1,  # of 0.5 one seed in four does not get to 475
         "learning_starts": 500,
         "prioritized_replay_beta_timesteps": 50_000,
         "scale_rewards": False,
