@@ -29,6 +29,7 @@ TITLES = {
     "maml": "MAML",
     "pg": "PG",
     "ppo": "PPO",
+    "r2d2": "R2D2",
     "rainbow": "Rainbow",
     "sac": "SAC",
     "simple_q": "Simple Q",
@@ -36,7 +37,7 @@ TITLES = {
 }
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
-    *("dqn", "rainbow", "apex", "simple_q", "async_dqn"),
+    *("dqn", "rainbow", "apex", "r2d2", "simple_q", "async_dqn"),
     *("sac", "td3", "maml"),
 )
 KINDS = {
@@ -49,6 +50,7 @@ KINDS = {
     "dqn": ("q learning", "rounds into replay"),
     "rainbow": ("q learning", "rounds into replay"),
     "apex": ("q learning", "as ready into replay actors, learner process"),
+    "r2d2": ("q learning", "as ready into replay actors, learner process"),
     "simple_q": ("q learning", "rounds into replay"),
     "async_dqn": ("q learning", "as ready, gradients in workers"),
     "sac": ("actor and critics", "rounds into replay"),

@@ -47,6 +47,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "dqn": OFF_POLICY,
     "rainbow": OFF_POLICY,
     "apex": OFF_POLICY,
+    "r2d2": {**OFF_POLICY, "memory_size": 8, "burn_in": 4},
 }
 
 

@@ -28,11 +28,6 @@ from rillflow.policies.spec import PolicySpec
 
 KL_PATIENCE = 1.5
 """times `target_kl` that a policy may have moved before the passes over a batch end"""
-GRADIENTS_TRAVEL = (
-    "scale_rewards=True: rewards are scaled by what the learner has seen of all of them, and here "
-    "workers learn from rewards by themselves. Leave scale_rewards out, or use an algorithm whose "
-    "batches come to its learner (a2c, ppo, dqn)."
-)
 
 
 class LearnerBase(ABC):
@@ -232,7 +227,8 @@ class LearnerBase(ABC):
         return dataclasses.replace(result, stats={**result.stats, **more}) if more else result
 
     def scaled(self, batch: SampleBatch, *, see: bool = True) -> SampleBatch:
-        """A batch with rewards as they are learned from."""
+        """A batch with rewards as they are learned from, by what this learner has seen of them: in
+        a worker that computes gradients, by the worker's own experience."""
         return batch if self.reward_scale is None else self.reward_scale.scaled(batch, see=see)
 
     def normalizers(self) -> list[Any]:
@@ -240,11 +236,6 @@ class LearnerBase(ABC):
         names = sorted(self.m.by_name, key=lambda name: name != self.modules.acts)
         found = (self.m.by_name[name].normalizer for name in names)
         return [one for one in found if one is not None]
-
-    def require_rewards(self) -> None:
-        """Refuse gradients that travel where rewards are scaled, by what only the learner knows."""
-        if self.config.scale_rewards:
-            raise RunError(GRADIENTS_TRAVEL)
 
     def taken(self, step: Step) -> bool:
         """Whether it is the turn of a step that is not taken in every update."""
