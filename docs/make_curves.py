@@ -34,6 +34,7 @@ GOALS = {
     "impala": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "appo": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "apex": ("CartPole-v1", {"return": 450, "steps": 150_000}),
+    "recurrent_ppo": ("CartPole-hidden-velocity", {"steps": 40_000}),
     "r2d2": ("CartPole-hidden-velocity", {"steps": 80_000}),
     "simple_q": ("CartPole-v1", {"return": 450, "steps": 150_000}),
     "pg": ("CartPole-v1", {"return": 450, "steps": 400_000}),
@@ -46,14 +47,18 @@ GOALS = {
     "td3": ("Pendulum-v1", {"steps": 30_000}),
 }
 """for each algorithm where it is trained, and until when; all other settings are the defaults"""
-ALGORITHMS = {"sac_discrete": "sac"}
-"""of curves that have not the algorithm's name"""
+OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
+    "recurrent_ppo": ("ppo", {"memory": "lstm"}),
+    "sac_discrete": ("sac", {}),
+}
+"""of curves that have not the algorithm's name: which it is, and settings beside its own"""
 
 
 def measure(name: str, seed: int) -> dict[str, Any]:
     """One run: its curve, and how good the policy is in the end."""
     env, until = GOALS[name]
-    trained = rf.train(ALGORITHMS.get(name, name), env, until=until, seed=seed, engine="sim")
+    algorithm, settings = OTHERWISE.get(name, (name, {}))
+    trained = rf.train(algorithm, env, until=until, seed=seed, engine="sim", **settings)
     last, rows = trained.history[-1], trained.history
     kept = np.linspace(0, len(rows) - 1, min(POINTS, len(rows))).round().astype(int)
     curve = [(rows[i]["steps"], round(rows[i]["return"], 2)) for i in kept]
@@ -121,7 +126,7 @@ def _remember(file: Path, name: str, run: dict[str, Any]) -> None:
     known = json.loads(file.read_text())["runs"] if file.exists() else []
     here = machine()
     about = {
-        "algorithm": ALGORITHMS.get(name, name),
+        "algorithm": OTHERWISE.get(name, (name, {}))[0],
         "env": GOALS[name][0],
         "until": GOALS[name][1],
         "engine": "sim",
