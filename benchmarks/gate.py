@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from _goals import Goal, Outcome, attempt, commit
 from _machine import facts, versions
+from _stored_state import judge as stored_state
 
 RESULTS = Path(__file__).parent / "results" / "gates"
 SEEDS = (201, 202, 203, 204, 205)
@@ -30,11 +31,50 @@ SEEDS = (201, 202, 203, 204, 205)
 GATES: dict[str, tuple[Goal, ...]] = {
     "a3c": (Goal(algorithm="a3c", env="CartPole-v1", steps=300_000, each=450),),
     "apex": (Goal(algorithm="apex", env="CartPole-v1", steps=100_000, each=450),),
+    "apex_ddpg": (Goal(algorithm="apex_ddpg", env="Pendulum-v1", steps=200_000, each=-200),),
     "appo": (Goal(algorithm="appo", env="CartPole-v1", steps=300_000, each=475),),
     "async_dqn": (Goal(algorithm="async_dqn", env="CartPole-v1", steps=300_000, each=450),),
+    "ddpg": (Goal(algorithm="ddpg", env="Pendulum-v1", steps=30_000, each=-200, median=-180),),
+    "r2d2": (
+        Goal(
+            algorithm="r2d2",
+            env="CartPole-hidden-velocity",
+            steps=300_000,
+            each=195,
+            median=350,
+            frozen=True,
+        ),
+        Goal(
+            algorithm="r2d2",
+            env="CartPole-hidden-velocity",
+            steps=30_000,
+            each=1.001,
+            called="TD error from a zero state, over that from the stored one",
+            judge=stored_state,
+        ),
+    ),
+    "recurrent_ppo": (
+        Goal(
+            algorithm="ppo",
+            env="CartPole-hidden-velocity",
+            steps=300_000,
+            each=475,
+            settings={"memory": "lstm"},
+            frozen=True,
+        ),
+        Goal(
+            algorithm="ppo",
+            env="RepeatPast",
+            steps=300_000,
+            each=17.1,
+            settings={"memory": "lstm"},
+            frozen=True,
+        ),
+    ),
     "sac": (
         Goal(algorithm="sac", env="Pendulum-v1", steps=10_000, each=-215, median=-200),
         Goal(algorithm="sac", env="Pendulum-v1", steps=20_000, each=-180, median=-165),
+        Goal(algorithm="sac", env="CartPole-v1", steps=100_000, each=450),
     ),
     "simple_q": (Goal(algorithm="simple_q", env="CartPole-v1", steps=300_000, each=450),),
     "td3": (Goal(algorithm="td3", env="Pendulum-v1", steps=20_000, each=-185, median=-170),),

@@ -16,13 +16,16 @@ from rillflow.algorithms import (
     a2c,
     a3c,
     apex,
+    apex_ddpg,
     appo,
     async_dqn,
+    ddpg,
     dqn,
     impala,
     maml,
     pg,
     ppo,
+    r2d2,
     sac,
     simple_q,
     td3,
@@ -65,13 +68,16 @@ UpdateWeights = UpdateWorkerWeights
 a2c_plan = a2c.plan
 a3c_plan = a3c.plan
 apex_plan = apex.plan
+apex_ddpg_plan = apex_ddpg.plan
 appo_plan = appo.plan
 async_dqn_plan = async_dqn.plan
+ddpg_plan = ddpg.plan
 dqn_plan = dqn.plan
 impala_plan = impala.plan
 maml_plan = maml.plan
 pg_plan = pg.plan
 ppo_plan = ppo.plan
+r2d2_plan = r2d2.plan
 sac_plan = sac.plan
 simple_q_plan = simple_q.plan
 td3_plan = td3.plan
