@@ -22,7 +22,9 @@ NOT_YET = {
 }
 """goals that are not reached with every seed, and what is known of it"""
 GOALS = [
-    pytest.param(goal, id=str(goal), marks=pytest.mark.xfail(reason=NOT_YET[str(goal)]))
+    pytest.param(
+        goal, id=str(goal), marks=pytest.mark.xfail(reason=NOT_YET[str(goal)], strict=False)
+    )
     if str(goal) in NOT_YET
     else pytest.param(goal, id=str(goal))
     for goals in gate.GATES.values()

@@ -47,6 +47,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "dqn": OFF_POLICY,
     "rainbow": OFF_POLICY,
     "apex": OFF_POLICY,
+    "ddpg": {**OFF_POLICY, "env": "PointGoal"},
+    "apex_ddpg": {**OFF_POLICY, "env": "PointGoal"},
     "r2d2": {**OFF_POLICY, "memory_size": 8, "burn_in": 4},
 }
 
