@@ -192,3 +192,22 @@ def test_first_guesses_are_not_wild() -> None:
         left = forecast.left()
         assert left is None or left[1] == "steps"
         assert left is None or left[0] < 60
+
+
+def test_a_simulation_is_told_in_lines_where_a_table_has_no_room(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    from rillflow.cli.output.simulation_table import Printer
+
+    made = SimpleNamespace(workers=2, resources={"driver": 0.38, "worker": 0.4}, steps=134_149.0,
+                           throughput=262.0, lag_mean=1.5, limit="worker")  # fmt: skip
+    report = SimpleNamespace(cores=2, source="latencies measured on 'local'")
+    for width in (40, 120):
+        monkeypatch.setattr("rillflow.cli.output.simulation_table.columns", lambda w=width: w)
+        Printer().print(made, report)
+        lines = capsys.readouterr().out.splitlines()
+        assert all(len(line) <= width for line in lines[2:]), lines
+        words = [line.split() for line in lines]
+        assert (["steps/s", "134,149"] in words) == (width == 40)
