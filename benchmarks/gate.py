@@ -31,8 +31,10 @@ SEEDS = (201, 202, 203, 204, 205)
 GATES: dict[str, tuple[Goal, ...]] = {
     "a3c": (Goal(algorithm="a3c", env="CartPole-v1", steps=300_000, each=450),),
     "apex": (Goal(algorithm="apex", env="CartPole-v1", steps=100_000, each=450),),
+    "apex_ddpg": (Goal(algorithm="apex_ddpg", env="Pendulum-v1", steps=200_000, each=-200),),
     "appo": (Goal(algorithm="appo", env="CartPole-v1", steps=300_000, each=475),),
     "async_dqn": (Goal(algorithm="async_dqn", env="CartPole-v1", steps=300_000, each=450),),
+    "ddpg": (Goal(algorithm="ddpg", env="Pendulum-v1", steps=30_000, each=-200, median=-180),),
     "r2d2": (
         Goal(
             algorithm="r2d2",
@@ -72,6 +74,7 @@ GATES: dict[str, tuple[Goal, ...]] = {
     "sac": (
         Goal(algorithm="sac", env="Pendulum-v1", steps=10_000, each=-215, median=-200),
         Goal(algorithm="sac", env="Pendulum-v1", steps=20_000, each=-180, median=-165),
+        Goal(algorithm="sac", env="CartPole-v1", steps=100_000, each=450),
     ),
     "simple_q": (Goal(algorithm="simple_q", env="CartPole-v1", steps=300_000, each=450),),
     "td3": (Goal(algorithm="td3", env="Pendulum-v1", steps=20_000, each=-185, median=-170),),

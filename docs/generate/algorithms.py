@@ -22,8 +22,10 @@ TITLES = {
     "a2c": "A2C",
     "a3c": "A3C",
     "apex": "Ape-X",
+    "apex_ddpg": "Ape-X-DDPG",
     "appo": "APPO",
     "async_dqn": "Asynchronous DQN",
+    "ddpg": "DDPG",
     "dqn": "DQN",
     "impala": "IMPALA",
     "maml": "MAML",
@@ -37,7 +39,7 @@ TITLES = {
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
     *("dqn", "apex", "r2d2", "simple_q", "async_dqn"),
-    *("sac", "td3", "maml"),
+    *("sac", "td3", "ddpg", "apex_ddpg", "maml"),
 )
 KINDS = {
     "ppo": ("policy gradient", "rounds"),
@@ -53,9 +55,18 @@ KINDS = {
     "async_dqn": ("q learning", "as ready, gradients in workers"),
     "sac": ("actor and critics", "rounds into replay"),
     "td3": ("actor and critics", "rounds into replay"),
+    "ddpg": ("actor and critic", "rounds into replay"),
+    "apex_ddpg": ("actor and critic", "as ready into replay actors, learner process"),
     "maml": ("meta-learning", "rounds, workers adapt between them"),
 }
-ACTIONS = {"q learning": "discrete", "actor and critics": "continuous"}
+CURVES_BESIDE = {"sac": ("sac_discrete",)}
+"""further curves of an algorithm"""
+ACTIONS = {
+    "q learning": "discrete",
+    "actor and critics": "continuous",
+    "actor and critic": "continuous",
+    "sac": "discrete, continuous",
+}
 assert set(ORDER) == set(NAMES) == set(KINDS)
 
 
@@ -104,7 +115,7 @@ def table(folder: str = "") -> str:
     for name in ORDER:
         module = get_algorithm(name)
         by, how = KINDS[name]
-        actions = ACTIONS.get(by, "discrete, continuous")
+        actions = ACTIONS.get(name, ACTIONS.get(by, "discrete, continuous"))
         memory = "LSTM, GRU" if module.recurrent else ""
         lines = plan_lines(module)
         title = f"[{TITLES[name]}]({folder}{name}.md)"
@@ -135,6 +146,7 @@ def page(name: str) -> str:
         _folded("The update", inspect.getsource(module.update)),
         "## Learning",
         learning(name),
+        *(learning(beside) for beside in CURVES_BESIDE.get(name, ())),
         "## Settings",
         settings(module.Config),
         *suited(module),

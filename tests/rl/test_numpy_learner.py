@@ -381,7 +381,7 @@ def test_an_unknown_framework_is_refused() -> None:
 def test_every_algorithm_learns_small_networks_in_numpy(name: str) -> None:
     """But MAML, which learns from gradients of gradients, and R2D2, which remembers: in torch."""
     algorithm = get_algorithm(name)
-    env = "Pendulum-v1" if name in ("sac", "td3") else algorithm.Config().env
+    env = "Pendulum-v1" if name in ("apex_ddpg", "ddpg", "td3") else algorithm.Config().env
     workers = Workers(algorithm.Config(env=env))
     framework, why = framework_and_reason(workers.spec, workers.config)
     assert framework == ("torch" if name in ("maml", "r2d2") else "numpy"), why
