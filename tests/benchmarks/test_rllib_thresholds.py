@@ -25,10 +25,10 @@ def test_rows_are_told_apart_by_their_names() -> None:
     assert len({str(row) for row in ROWS}) == len(ROWS)
 
 
-def test_rows_can_be_chosen_by_a_part_of_their_name() -> None:
+def test_rows_can_be_chosen_by_how_their_name_begins() -> None:
     found = rllib_thresholds.chosen(["ppo on Pend", "td3"])
     assert {row.algorithm for row in found} >= {"ppo", "td3"}
-    assert all(str(row).startswith(("ppo on Pend", "appo on Pend", "td3")) for row in found)
+    assert all(str(row).startswith(("ppo on Pend", "td3")) for row in found)
 
 
 def test_a_bit_is_repeated_after_two_steps() -> None:
