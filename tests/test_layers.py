@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "envs": {"errors", "arguments", "images"},
     "safety": {"envs"},
     "experience": {"errors", "envs"},
+    "datasets": {"errors", "safety", "envs", "experience"},
     "policies": {"errors", "images", "safety", "envs.layout", "experience"},
     "learning": {"errors", "images", "callables", "envs", "experience", "policies"},
     # both together
@@ -52,6 +53,7 @@ MAY_IMPORT = {
         "images",
         "envs",
         "experience",
+        "datasets",
         "policies",
         "learning",
     },
@@ -68,6 +70,7 @@ MAY_IMPORT = {
         "scheduler",
         "envs",
         "experience",
+        "datasets",
         "policies",
         "learning",
         "algorithms",

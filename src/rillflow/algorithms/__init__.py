@@ -16,6 +16,7 @@ ALGORITHMS = {
     "a3c": "A3C",
     "apex": "APEX",
     "async_dqn": "ASYNC_DQN",
+    "bc": "BC",
     "dqn": "DQN",
     "impala": "IMPALA",
     "maml": "MAML",

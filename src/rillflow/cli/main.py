@@ -72,7 +72,8 @@ def _run(given: list[str]) -> int:
         hint = f"did you mean `rillflow {near[0]}`?" if near else "`rillflow --help` lists them."
         what = "flag" if command.startswith("-") else "command"
         raise Usage(f"there is no {what} {command!r}; {hint}")
-    code: int = import_module(f"rillflow.cli.commands.{command}").main(given[1:])
+    module = command.replace("-", "_")
+    code: int = import_module(f"rillflow.cli.commands.{module}").main(given[1:])
     return code
 
 

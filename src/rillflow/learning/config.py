@@ -259,6 +259,9 @@ class AlgorithmConfig(metaclass=_Settings):
         """Rows per optimiser step, of batches that hold several; None: a batch is one step."""
         return None
 
+    def require_ready(self, until: Mapping[str, float]) -> None:
+        """Refuse to begin a run with these limits; algorithms that need more than settings do."""
+
     def validate(self) -> None:
         """Refuse types and numbers that cannot work, all at once."""
         # numbers are compared only if they are numbers
