@@ -107,6 +107,11 @@ HOUSE = {
     "settings as they are saved": ("results/config_as_json.py", "def settings_of"),
     "a strip of frames": ("results/film_strip.py", "def frame_strip"),
     "the ONNX graph of a built-in network": ("results/onnx_builtin_networks.py", "def build"),
+    # several runs
+    "what runs are called beside each other": ("run_labels.py", "def places"),
+    "runs in processes of their own": ("cli/side_by_side.py", "class SideBySide"),
+    "`--seeds`": ("cli/several_seeds.py", "def train_seeds"),
+    "whether a group of runs is better": ("results/comparison.py", "def compare"),
     # commands and the page
     "the list of commands": ("cli/commands/__init__.py", '"simulate": "predict'),
     "errors as one line": ("cli/output/error_messages.py", "def explain_error"),

@@ -14,6 +14,7 @@ SRC = Path(__file__).parents[1] / "src" / "rillflow"
 MAY_IMPORT = {
     "errors": set(),
     "images": set(),
+    "run_labels": set(),
     "types": {"errors"},
     "seeding": set(),
     "callables": set(),
@@ -64,6 +65,7 @@ MAY_IMPORT = {
     "results": {
         "__version__",
         "errors",
+        "run_labels",
         "arguments",
         "files",
         "safety",
@@ -93,11 +95,13 @@ MAY_IMPORT = {
         "algorithms",
         "checkpoint",
         "results",
+        "web",  # `view=True` serves it
     },
-    "web": {"errors", "files", "pictures"},
+    "web": {"errors", "files", "run_labels", "pictures"},
     "cli": {
         "__version__",
         "errors",
+        "run_labels",
         "arguments",
         "files",
         "safety",

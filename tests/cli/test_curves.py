@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from rillflow.cli.output.braille_curve import bar, curve
-from rillflow.cli.output.time_left import Forecast, duration
+from rillflow.runs.progress.braille_curve import bar, curve
+from rillflow.runs.progress.time_left import Forecast, duration
 
 
 def row(seconds: float, steps: float, value: float = math.nan) -> dict[str, float]:

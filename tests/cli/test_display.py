@@ -92,7 +92,7 @@ def test_the_display_fits_a_small_terminal_and_hears_ctrl_c(tmp_path: Path) -> N
 
 
 def test_the_curve_of_a_long_run_stays_small() -> None:
-    from rillflow.cli.display import Curve
+    from rillflow.runs.progress.display import Curve
 
     curve = Curve()
     for step in range(100_000):

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rillflow.cli.display import Display
-from rillflow.cli.output.braille_curve import MARK, curve
 from rillflow.results.learning_curves import read_run
 from rillflow.runs.history import History
 from rillflow.runs.metrics_file import FULL, MetricsFile
+from rillflow.runs.progress.braille_curve import MARK, curve
+from rillflow.runs.progress.display import Display
 from tests.cli.conftest import QUICK
 
 EVALUATED = ("--eval-every", "0.5k", "--eval-episodes", "2")

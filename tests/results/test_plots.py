@@ -72,6 +72,39 @@ def test_seeds_of_the_same_thing_are_a_group(tmp_path: Path) -> None:
     ]
 
 
+def test_runs_of_two_learning_rates_are_two_lines(tmp_path: Path) -> None:
+    runs = [
+        write(tmp_path / f"{lr}-{seed}", line(lr, 100), seed=seed, config={"lr": lr})
+        for lr in (1, 3)
+        for seed in range(2)
+    ]
+    groups = read_groups(runs, "steps", "return")
+    assert [(group.name, len(group.runs)) for group in groups] == [("ppo lr=1", 2), ("ppo lr=3", 2)]
+    text = plot_runs(runs, tmp_path / "plot.svg").read_text()
+    assert "ppo lr=1" in text
+    assert "ppo lr=3" in text
+    (whole,) = read_groups(runs, "steps", "return", group_by=["algorithm"])
+    assert len(whole.runs) == 4
+    plot_runs(runs, tmp_path / "one.svg", group_by=["algorithm"])
+    assert "mean of 4 runs of several settings" in (tmp_path / "one.svg").read_text()
+
+
+def test_labels_name_lines_and_make_groups(tmp_path: Path) -> None:
+    runs = [write(tmp_path / str(i), line(i + 1, 100), config={"lr": i}) for i in range(3)]
+    labels = ["costs $1", "costs $1", "$x_1$ & <b>"]
+    groups = read_groups(runs, "steps", "return", labels=labels)
+    assert [(group.name, len(group.runs)) for group in groups] == [
+        ("costs $1", 2), ("$x_1$ & <b>", 1),
+    ]  # fmt: skip
+    text = plot_runs(runs, tmp_path / "plot.svg", labels=labels).read_text()
+    assert "costs $1" in text
+    assert "$x_1$ &amp; &lt;b&gt;" in text
+    with pytest.raises(rf.BuildError, match="2 labels for 3 runs"):
+        plot_runs(runs, tmp_path / "plot.svg", labels=labels[:2])
+    with pytest.raises(rf.BuildError, match="no setting 'lrr' to group by; did you mean 'lr'"):
+        plot_runs(runs, tmp_path / "plot.svg", group_by=["lrr"])
+
+
 def test_the_mean_is_on_a_grid_that_all_seeds_cover(tmp_path: Path) -> None:
     runs = [write(tmp_path / "a", line(1, 200)), write(tmp_path / "b", line(3, 120, begin=30))]
     (group,) = read_groups(runs, "steps", "return")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from rillflow.algorithms.dqn import MEMORY, MOUNTAIN_CAR
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
 from rillflow.learning.algorithm import Algorithm
-from rillflow.learning.config import below_one
+from rillflow.learning.distributed_replay import DistributedReplayConfig
 from rillflow.learning.q_learning import (
     QConfig,
     modules,
@@ -34,7 +34,7 @@ from rillflow.rl.workers import AnyWorkers, bind
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(QConfig):
+class Config(QConfig, DistributedReplayConfig):
     """Settings of Ape-X.
 
     The last policy is to be as good as the best: the target network holds still for a hundred
@@ -52,18 +52,6 @@ class Config(QConfig):
     final_lr: float | None = 1e-4
     lr_updates: int = 20_000
     num_replay_buffer_shards: int = 2
-    max_weight_sync_delay: int = 400
-    """steps of a worker after which it is sent new weights"""
-    learner_queue_size: int = 4
-    """draws from replay that may wait for the learner"""
-    learner_placement: Literal["driver", "thread", "process"] = "process"
-    """where the learner lives: in the driver, on a thread of it, or in a process of its own"""
-    weights_every: int = 4
-    """draws learned between two snapshots of the weights, of which workers get the newest"""
-
-    def problems(self) -> list[str]:
-        """What is wrong with the numbers."""
-        return super().problems() + below_one(self, "weights_every", "learner_queue_size")
 
 
 TUNED: dict[str, dict[str, Any]] = {
@@ -96,9 +84,11 @@ def explorer(cfg: Config) -> Explorer:
     )
 
 
-def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> Flow[TrainStats]:
+def plan(
+    rollouts: Rollouts, workers: AnyWorkers, cfg: DistributedReplayConfig | None = None
+) -> Flow[TrainStats]:
     """Rollouts into replay actors, a learner of its own, priorities back to replay."""
-    workers, cfg = bind(Config, rollouts, workers, cfg)
+    workers, cfg = bind(DistributedReplayConfig, rollouts, workers, cfg)
     replay = create_replay_actors(cfg)
     learner = LearnerThread(workers, cfg)
     store_op = (

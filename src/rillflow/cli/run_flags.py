@@ -30,6 +30,12 @@ def add_run_flags(parser: Parser) -> None:
         metavar="N",
         help="on the sim engine, the same seed gives the same run (default 0)",
     )
+    run.add_argument(
+        "--seeds",
+        metavar="LIST",
+        help="train once for each seed, as in 0-4 or 1,5,7, each into its own directory",
+    )
+    add_jobs_flag(run, "runs of --seeds")
     add_engine_flags(run)
     run.add_argument(
         "--run-dir",
@@ -40,9 +46,22 @@ def add_run_flags(parser: Parser) -> None:
     run.add_argument(
         "--name", metavar="NAME", help="of the run's directory (default ALGORITHM-ENV-NUMBER)"
     )
+    run.add_argument(
+        "--label", metavar="TEXT", help="what to call the run beside others, in plots and views"
+    )
     add_callback_flag(run)
     add_checkpoint_flags(parser)
     add_output_flags(parser)
+
+
+def add_jobs_flag(group: Any, what: str) -> None:
+    """How many at the same time."""
+    group.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help=f"{what} at the same time (default: as many as there are cores for)",
+    )
 
 
 def add_checkpoint_flags(parser: Parser) -> None:

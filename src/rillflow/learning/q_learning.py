@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rillflow.experience.batch import STATE
 from rillflow.learning import losses
@@ -21,6 +21,9 @@ from rillflow.policies.spec import PolicySpec
 @dataclass(frozen=True, kw_only=True)
 class QNetworkConfig(AlgorithmConfig):
     """Settings of q learning with a target network, wherever its rows come from."""
+
+    # workers and replay hold what was found on one scale
+    READ_ONCE: ClassVar[tuple[str, ...]] = ("value_rescaling",)
 
     lr: float = 1e-3
     activation: str = "relu"
@@ -43,6 +46,9 @@ class QNetworkConfig(AlgorithmConfig):
     """steps of all workers together over which it falls, in a line"""
     epsilon: float | None = None
     """how often actions are random, in place of that line: a number, or a schedule"""
+    value_rescaling: float | None = None
+    """whether q values are learned on a smaller scale, sign(q) (sqrt(|q| + 1) - 1) + e q, so that
+    returns may be of any size: the number e, such as 0.001; None: as they are"""
 
     def problems(self) -> list[str]:
         """What is wrong with the numbers."""
@@ -51,6 +57,10 @@ class QNetworkConfig(AlgorithmConfig):
             rate = getattr(self, name)
             if rate is not None and not 0.0 <= rate <= 1.0:
                 wrong.append(f"{name} must be between 0 and 1, got {rate!r}")
+        if self.value_rescaling is not None and not self.value_rescaling >= 0:
+            wrong.append(
+                f"value_rescaling must be 0 or above, or None, got {self.value_rescaling!r}"
+            )
         return wrong
 
 
@@ -73,6 +83,11 @@ class QConfig(QNetworkConfig, ReplayConfig):
             wrong.append(
                 f"burn_in={self.burn_in} is for a policy that remembers: give memory='lstm' or "
                 "'gru', or leave it out"
+            )
+        if self.value_rescaling is not None and self.worker_priorities and not self.remembers:
+            wrong.append(
+                "value_rescaling changes the scale of errors, and workers tell theirs on the scale "
+                "of rewards: give worker_priorities=False"
             )
         if self.burn_in > self.rollout_fragment_length:
             wrong.append(
@@ -123,7 +138,7 @@ def update(m: Any, rows: Rows, cfg: QNetworkConfig) -> Steps:
     """Huber's function of the TD errors, weighted by how likely each row was drawn."""
     q, chooser = q_and_chooser(m, rows, cfg)
     errors = losses.double_q_td_error(
-        q, rows.actions, rows.rewards, rows.discount, rows.next_q, chooser
+        q, rows.actions, rows.rewards, rows.discount, rows.next_q, chooser, cfg.value_rescaling
     )
     loss = losses.huber_loss(errors, rows.get("weights"), rows.get("valid"))
     fine = m.policy.action_mask(rows.obs)  # what is forbidden has no value

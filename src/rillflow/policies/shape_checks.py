@@ -83,3 +83,10 @@ def check_positive(where: str, **numbers: float) -> None:
     for name, number in numbers.items():
         if not number > 0:
             raise ValueError(f"{where}: {name} must be above 0; found {number!r}.")
+
+
+def check_not_negative(where: str, **numbers: float) -> None:
+    """Each number is zero or above, such as a part of a scale."""
+    for name, number in numbers.items():
+        if not number >= 0:
+            raise ValueError(f"{where}: {name} must be 0 or above; found {number!r}.")

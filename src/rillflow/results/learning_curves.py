@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from rillflow.errors import BuildError
 from rillflow.results import statistics
+from rillflow.run_labels import places, settings_of_run, text
 from rillflow.safety.bounded import read_json, regular_file
 
 Floats = NDArray[np.float64]
@@ -43,15 +45,19 @@ class Run:
     y: Floats
     evaluated: Floats = field(default_factory=lambda: np.empty((0, 2)))
     """where it was evaluated, and the mean returns there"""
+    about: dict[str, Any] = field(default_factory=dict)
+    """its run.json"""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of the same thing with different seeds."""
+    """Runs of the same thing with different seeds, or those that the user wants as one."""
 
     env: str
     name: str
     runs: list[Run] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    """of settings; one if the runs differ in their seed alone"""
 
     @property
     def goal(self) -> float | None:
@@ -84,16 +90,43 @@ class Group:
         return float(last.x[-1]), float(last.y[-1])
 
 
-def read_groups(run_dirs: Iterable[str | Path], x: str, y: str) -> list[Group]:
-    """The runs, grouped by environment, algorithm and label, in the order in which they came."""
-    groups: dict[tuple[str, str], Group] = {}
-    for run_dir in run_dirs:
-        run = read_run(Path(run_dir), x, y)
-        key = (run.env, run.name)
-        groups.setdefault(key, Group(*key)).runs.append(run)
-    if not groups:
+def read_groups(
+    run_dirs: Iterable[str | Path],
+    x: str,
+    y: str,
+    *,
+    labels: Sequence[str] = (),
+    group_by: Sequence[str] = (),
+) -> list[Group]:
+    """The runs, grouped, in the order in which they came; see `plot_runs`."""
+    runs = [read_run(Path(run_dir), x, y) for run_dir in run_dirs]
+    if not runs:
         raise BuildError("plot: there is no run to plot; give at least one run directory.")
+    if labels and len(labels) != len(runs):
+        raise BuildError(
+            f"plot: {len(labels)} labels for {len(runs)} runs: give one for each run, in the order "
+            "of the runs, or none; those of one label are one line."
+        )
+    abouts = [{"algorithm": run.path.name, **run.about} for run in runs]
+    _check_names(abouts, group_by)
+    found = places(abouts, group_by, [run.path.name for run in runs])
+    groups: dict[tuple[str, str], Group] = {}
+    for number, (run, place) in enumerate(zip(runs, found, strict=True)):
+        name = labels[number] if labels else place.name
+        group = groups.setdefault((run.env, name), Group(run.env, name))
+        group.runs.append(run)
+        group.kinds.add(place.settings)
     return list(groups.values())
+
+
+def _check_names(abouts: Sequence[Mapping[str, Any]], group_by: Sequence[str]) -> None:
+    known = {"algorithm", "label", "engine", "seed", "run"}
+    settings = set[str]().union(*map(settings_of_run, abouts))
+    for name in group_by:
+        if name.removesuffix("_") not in settings | known:
+            near = difflib.get_close_matches(name, settings | known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`run.json` has the settings of a run."
+            raise BuildError(f"plot: these runs have no setting {name!r} to group by; {hint}")
 
 
 def read_run(path: Path, x: str, y: str) -> Run:
@@ -106,21 +139,22 @@ def read_run(path: Path, x: str, y: str) -> Run:
             evaluated = _points(metrics, x, "eval_return")
     order = np.argsort(points[:, 0], kind="stable")
     # several rows at the same place (updates on one batch of steps): the newest says it best
-    places = points[order, 0]
-    newest = np.append(places[1:] != places[:-1], True)
-    label, algorithm = about.get("label"), str(about.get("algorithm", path.name))
+    at = points[order, 0]
+    newest = np.append(at[1:] != at[:-1], True)
+    family = places([{"algorithm": path.name, **about}])[0].name
     until = about.get("until")
     goal = math.nan
     if isinstance(until, dict) and y in ("return", "eval_return"):
         goal = _number(until.get("return", until.get("eval_return")))
     return Run(
         path,
-        str(about.get("env", "")),
-        f"{algorithm}, {label}" if label else algorithm,
+        text(about.get("env") or ""),
+        family,
         None if math.isnan(goal) else goal,
-        places[newest],
+        at[newest],
         points[order, 1][newest],
         evaluated[np.argsort(evaluated[:, 0], kind="stable")],
+        about,
     )
 
 

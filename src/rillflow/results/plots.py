@@ -45,26 +45,31 @@ def plot_runs(
     *,
     x: str = "steps",
     y: str = "return",
+    labels: Sequence[str] = (),
+    group_by: Sequence[str] = (),
 ) -> Path:
     """Draw the learning curves of some runs: `plot_runs(["runs/a", "runs/b"], "curves.png")`.
 
     Runs that differ in their seed alone are one line: the mean, in a band that holds it with 95%
     confidence (bootstrap over seeds; that of three reaches from the worst to the best), as far as
-    all of them got; each run is drawn thinly. There is a panel for each environment, and a dashed
-    line at the return that was to be reached.
+    all of them got; each run is drawn thinly. A line is named by what differs between the lines.
+    There is a panel for each environment, and a dashed line at the return that was to be reached.
 
     Args:
         run_dirs: directories with a `metrics.jsonl` and, to know what it was, a `run.json`.
         path: a `.png`, `.svg` or `.pdf`.
         x: `steps`, `seconds` or `episodes`.
         y: `return`, or any other figure of the rows, such as `entropy`.
+        labels: one for each run: runs of one label are one line of that name.
+        group_by: settings, or `algorithm`, `label`, `engine`, `seed`, `run`: runs that agree in
+            these are one line, whatever else differs.
     """
     path = path_ending_in(path, (".png", ".svg", ".pdf"), "a plot")
     if x not in _AXES:
         raise BuildError(f"plot: x is one of {', '.join(_AXES)}, found {x!r}.")
     matplotlib = needs("matplotlib", "plot", "a plot")
     given = [run_dirs] if isinstance(run_dirs, str | Path) else run_dirs
-    groups = read_groups(given, x, y)
+    groups = read_groups(given, x, y, labels=labels, group_by=group_by)
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, **STYLE}):
         figure = _figure(groups, x, y)
         with whole_file(path) as part:
@@ -108,7 +113,8 @@ def _panel(ax: Any, env: str, groups: Sequence[Group], names: list[str], x: str)
     ax.margins(x=0.01, y=0.06)
     low, high = ax.get_xlim()
     ax.set_xlim(left=0 if low < 0.25 * high else None)
-    ax.set_title(env, loc="left", fontsize=12.5, color=_INK, fontweight="bold", pad=22)
+    ax.set_title(env, loc="left", fontsize=12.5, color=_INK, fontweight="bold", pad=22,
+                 parse_math=False)  # fmt: skip
     told = _subtitle(groups)
     ax.annotate(told, (0, 1), xycoords="axes fraction", xytext=(0, 8), color=_FAINT,
                 textcoords="offset points", fontsize=9.5)  # fmt: skip
@@ -150,6 +156,9 @@ def _of_runs(groups: Sequence[Group], counts: list[int]) -> str:
     if counts == [1]:
         return "one run each" if len(groups) > 1 else "one run"
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    mixed = any(len(group.kinds) > 1 for group in groups)
+    if mixed:
+        return f"mean of {seeds} runs of several settings in its 95% interval; thin: each run"
     if not any(len(group.mean()[0]) for group in groups):
         return f"each of {seeds} seeds; no stretch that all of them cover"
     return f"mean of {seeds} seeds in its 95% interval; thin: each seed"
@@ -185,6 +194,7 @@ def _label(ax: Any, groups: Sequence[Group], colours: Sequence[str]) -> None:
             fontsize=11,
             fontweight="bold",
             annotation_clip=False,
+            parse_math=False,  # a dollar in a label is a dollar
         )
 
 

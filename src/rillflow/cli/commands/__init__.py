@@ -14,6 +14,7 @@ GROUPS = {
         "record": "film a trained policy",
         "record-data": "write episodes of a policy as a dataset to learn from",
         "plot": "draw the learning curves of one or more runs",
+        "compare": "say how much better some runs are than others, and how sure that is",
         "export": "write a trained policy as ONNX",
         "view": "show a run in the browser, while it goes on or later",
     },

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rillflow.cli.flags.parser import Parser
-from rillflow.cli.output.error_messages import Usage
+from rillflow.cli.flags.runs_named import add_runs, named_runs
 
 _DESCRIPTION = """\
 Draw the learning curves of runs into one picture. Runs that differ in their seed alone are one line
-with its 95% band; each environment has a panel."""
+with its 95% band, named by what differs; each environment has a panel."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Draw."""
     parser = Parser("plot", _DESCRIPTION)
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="directories of runs")
+    add_runs(parser)
     parser.add_argument(
         "-o",
         "--out",
@@ -29,15 +29,28 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "-y", default="return", metavar="NAME", help="any figure of metrics.jsonl (default return)"
     )
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="name of its line, once for each RUN; runs of one name are one line",
+    )
+    parser.add_argument(
+        "--group-by",
+        metavar="NAMES",
+        help="settings, such as lr,hidden: runs that agree in these are one line; run: each alone "
+        "(default all settings but the seed)",
+    )
     options = parser.parse(arguments)
-    for run in options.runs:
-        if not Path(run).is_dir():
-            raise Usage(f"there is no run {run!r}; `rillflow list runs` shows them")
-    usual = Path(options.runs[0]) / "curve.png" if len(options.runs) == 1 else Path("curves.png")
+    runs, labels = named_runs(options.runs, options.label)
+    group_by = [name for name in (options.group_by or "").replace("-", "_").split(",") if name]
+    usual = runs[0] / "curve.png" if len(runs) == 1 else Path("curves.png")
 
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.results import plot_runs
 
     with notes_as_lines():
-        print(plot_runs(options.runs, options.out or usual, x=options.x, y=options.y))
+        how = {"x": options.x, "y": options.y, "labels": labels, "group_by": group_by}
+        print(plot_runs(runs, options.out or usual, **how))
     return 0

@@ -14,6 +14,7 @@ from rillflow.cli.flags.callbacks import callbacks_from
 from rillflow.cli.flags.parser import Parser
 from rillflow.cli.flags.trust import flags, program
 from rillflow.cli.flags.until import parse_until
+from rillflow.cli.output.error_messages import Usage
 from rillflow.cli.request import (
     add_request_flags,
     agents_for,
@@ -45,6 +46,12 @@ def main(arguments: Sequence[str]) -> int:
     until = parse_until(options.until)
     engine = chosen_engine(options)
     callbacks = callbacks_from(options.callback)
+    if options.seeds is not None:
+        from rillflow.cli.several_seeds import train_seeds
+
+        return train_seeds(request, arguments, until)
+    if options.jobs is not None:
+        raise Usage("--jobs is about the runs of --seeds, as in --seeds 0-4 --jobs 2")
 
     from rillflow.cli.output.run_summaries import last_row
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
@@ -77,6 +84,7 @@ def main(arguments: Sequence[str]) -> int:
             until=until,
             agents=job.agents,
             exactness=level,
+            **({} if options.label is None else {"label": options.label}),
         )
         with directory:
             try:
@@ -219,14 +227,14 @@ def display_for(
     facts: Mapping[str, Any],
 ) -> list[Listener]:
     """What shows the run on this terminal; nothing if it is to be quiet."""
-    from rillflow.cli.output.progress_lines import JsonLines, Lines
+    from rillflow.runs.progress.progress_lines import JsonLines, Lines
 
     if options.json:
         return [JsonLines(facts)]
     if options.quiet:
         return []
     if not options.plain and sys.stdout.isatty():
-        from rillflow.cli.display import Display
+        from rillflow.runs.progress.display import Display
 
         return [Display(title, until, notes)]
     from rillflow.runs.listener_thread import Aside
@@ -263,7 +271,7 @@ def draw_curve(directory: RunDirectory) -> None:
 
 def finish(options: Any, directory: RunDirectory, outcome: Outcome) -> None:
     """Say how it ended, and what to do next."""
-    from rillflow.cli.output.progress_lines import JsonLines
+    from rillflow.runs.progress.progress_lines import JsonLines
 
     last = outcome.trained.history[-1]
     if options.json:
@@ -285,8 +293,8 @@ def finish(options: Any, directory: RunDirectory, outcome: Outcome) -> None:
 
 def summary(directory: RunDirectory, outcome: Outcome) -> list[str]:
     """The last lines of a run."""
-    from rillflow.cli.output.progress_lines import got_so_far
-    from rillflow.cli.output.time_left import duration
+    from rillflow.runs.progress.progress_lines import got_so_far
+    from rillflow.runs.progress.time_left import duration
 
     last = outcome.trained.history[-1]
     why, got = outcome.why or "stopped by you", got_so_far(last)

@@ -70,7 +70,7 @@ def rate(value: float) -> str:
 
 
 def _curve(rows: Sequence[Any]) -> list[str]:
-    from rillflow.cli.output.braille_curve import curve
+    from rillflow.runs.progress.braille_curve import curve
 
     places = [float(index) for index in range(len(rows))]  # the list is mostly doublings
     values = [speed(row) for row in rows]

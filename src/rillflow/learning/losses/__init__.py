@@ -19,6 +19,8 @@ from rillflow.learning.losses.reduce import masked_mean as masked_mean
 from rillflow.learning.losses.reduce import mean as mean
 from rillflow.learning.losses.reduce import minimum as minimum
 from rillflow.learning.losses.reduce import standardized as standardized
+from rillflow.learning.losses.rescaling import rescaled as rescaled
+from rillflow.learning.losses.rescaling import unscaled as unscaled
 from rillflow.learning.losses.returns import discounted_returns as discounted_returns
 from rillflow.learning.losses.returns import gae as gae
 from rillflow.learning.losses.returns import lambda_returns as lambda_returns

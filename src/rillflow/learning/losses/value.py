@@ -115,10 +115,16 @@ def double_q_td_error(
     discount_t: Numbers,
     q_t_target: Numbers,
     q_t_selector: Numbers,
+    rescaling: float | None = None,
 ) -> X:
     """The error of double Q-learning (van Hasselt et al. 2015, arXiv:1509.06461).
 
         error = r_t + discount_t * q_t_target(argmax_a q_t_selector(a)) - q_tm1(a_tm1)
+
+    With `rescaling` all q values are rescaled ones, and h is applied to the whole sum of the row's
+    rewards and of what follows (Kapturowski et al. 2019):
+
+        error = h(r_t + discount_t * h^-1(q_t_target(...))) - q_tm1(a_tm1)
 
     Args:
         q_tm1: q values of the observation acted upon [..., A].
@@ -127,12 +133,13 @@ def double_q_td_error(
         discount_t: gamma (gamma^n), or 0 where the episode terminated [...].
         q_t_target: q values of the true next observation, by the target network [..., A].
         q_t_selector: the same by the network that is being learned [..., A].
+        rescaling: the epsilon of `rescaled`; None: q values are on the scale of rewards.
 
     Returns:
         The errors [...].
     """
     return framework(q_tm1).double_q_td_error(
-        q_tm1, a_tm1, r_t, discount_t, q_t_target, q_t_selector
+        q_tm1, a_tm1, r_t, discount_t, q_t_target, q_t_selector, rescaling
     )
 
 

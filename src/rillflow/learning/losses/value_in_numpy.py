@@ -21,6 +21,7 @@ from rillflow.learning.losses.checks_in_numpy import (
 )
 from rillflow.learning.losses.node import node, nodes
 from rillflow.learning.losses.reduce_in_numpy import average, kept
+from rillflow.learning.losses.rescaling_in_numpy import rescaled, unscaled
 from rillflow.learning.tape import HALF, ONE, Array, Number, Var
 from rillflow.policies.shape_checks import (
     check_last_dim,
@@ -164,6 +165,7 @@ def double_q_td_error(
     discount_t: Given,
     q_t_target: Given,
     q_t_selector: Given,
+    rescaling: float | None = None,
 ) -> Any:
     """`value.double_q_td_error`."""
     where = "double_q_td_error"
@@ -176,7 +178,7 @@ def double_q_td_error(
         check_floats_alike(where, q_tm1=q_tm1, q_t_target=q_t_target, q_t_selector=q_t_selector)
         check_last_dim(where, q_tm1=q)
     best = selector.T.argmax(0).T
-    return _td_error(where, q_tm1, a_tm1, r_t, discount_t, following[_at(best)])
+    return _td_error(where, q_tm1, a_tm1, r_t, discount_t, following[_at(best)], rescaling)
 
 
 def dueling(value: Given, advantages: Given) -> Any:
@@ -202,7 +204,13 @@ def dueling(value: Given, advantages: Given) -> Any:
 
 
 def _td_error(
-    where: str, q_tm1: Given, a_tm1: Array, r_t: Given, discount_t: Given, v_t: Array
+    where: str,
+    q_tm1: Given,
+    a_tm1: Array,
+    r_t: Given,
+    discount_t: Given,
+    v_t: Array,
+    rescaling: float | None = None,
 ) -> Any:
     """r_t + discount_t * v_t - q_tm1(a_tm1), with gradients through the last term only."""
     q, a, r, d = array_of(q_tm1), array_of(a_tm1), array_of(r_t), array_of(discount_t)
@@ -215,7 +223,10 @@ def _td_error(
         check_floats(where, r_t=r_t, discount_t=discount_t)
         check_shape(where, q.shape[:-1], "q_tm1 without actions", a_tm1=a, r_t=r, discount_t=d)
     at = _at(a)
-    errors = r + d * v_t
+    if rescaling is None:
+        errors = r + d * v_t
+    else:
+        errors = rescaled(r + d * unscaled(v_t, rescaling), rescaling)
     errors -= q[at]
 
     def pull(g: Any) -> Array:

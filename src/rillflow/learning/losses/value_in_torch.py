@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rillflow.learning.losses.reduce_in_torch import masked_mean
+from rillflow.learning.losses.rescaling_in_torch import rescaled, unscaled
 from rillflow.policies.dueling import dueling as dueling
 from rillflow.policies.shape_checks import (
     check_last_dim,
@@ -76,6 +77,7 @@ def double_q_td_error(
     discount_t: Tensor,
     q_t_target: Tensor,
     q_t_selector: Tensor,
+    rescaling: float | None = None,
 ) -> Tensor:
     """`value.double_q_td_error`."""
     where = "double_q_td_error"
@@ -84,18 +86,29 @@ def double_q_td_error(
     check_same_shape(where, q_tm1=q_tm1, q_t_target=q_t_target, q_t_selector=q_t_selector)
 
     v_t = _pick(q_t_target, q_t_selector.argmax(-1))
-    return _td_error(where, q_tm1, a_tm1, r_t, discount_t, v_t)
+    return _td_error(where, q_tm1, a_tm1, r_t, discount_t, v_t, rescaling)
 
 
 def _td_error(
-    where: str, q_tm1: Tensor, a_tm1: Tensor, r_t: Tensor, discount_t: Tensor, v_t: Tensor
+    where: str,
+    q_tm1: Tensor,
+    a_tm1: Tensor,
+    r_t: Tensor,
+    discount_t: Tensor,
+    v_t: Tensor,
+    rescaling: float | None = None,
 ) -> Tensor:
     """r_t + discount_t * v_t - q_tm1(a_tm1), with gradients through the last term only."""
     check_ints(where, a_tm1=a_tm1)
     check_floats(where, r_t=r_t, discount_t=discount_t)
     rows = q_tm1.shape[:-1]
     check_shape(where, rows, "q_tm1 without actions", a_tm1=a_tm1, r_t=r_t, discount_t=discount_t)
-    return n_step_td_target(r_t, discount_t, v_t) - _pick(q_tm1, a_tm1)
+    if rescaling is None:
+        target = n_step_td_target(r_t, discount_t, v_t)
+    else:
+        target = n_step_td_target(r_t, discount_t, unscaled(v_t, rescaling))
+        target = rescaled(target, rescaling)
+    return target - _pick(q_tm1, a_tm1)
 
 
 def _pick(q: Tensor, a: Tensor) -> Tensor:

@@ -113,6 +113,13 @@ CASES: dict[str, Case] = {
     "n_step_td_target": Case(normal("r_tn", "discount_tn", "v_tn")),
     "q_learning_td_error": Case(q_rows("q_t"), ("q_tm1",)),
     "double_q_td_error": Case(q_rows("q_t_target", "q_t_selector"), ("q_tm1",)),
+    "double_q_td_error rescaled": Case(
+        q_rows("q_t_target", "q_t_selector"), ("q_tm1",), {"rescaling": 1e-2}
+    ),
+    "rescaled": Case(normal("x"), ("x",)),
+    "rescaled by the root alone": Case(normal("x"), ("x",), {"epsilon": 0.0}),
+    "unscaled": Case(normal("x"), ("x",)),
+    "unscaled of the root alone": Case(normal("x"), ("x",), {"epsilon": 0.0}),
     "dueling": Case(
         lambda random, shape: normal("value")(random, shape) | rows("advantages")(random, shape),
         ("value", "advantages"),

@@ -12,11 +12,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rillflow.cli.output.braille_curve import MARK, bar, curve, number
-from rillflow.cli.output.progress_lines import of_few, time_left
-from rillflow.cli.output.time_left import Forecast, duration
 from rillflow.runs.callbacks import slow_ones
 from rillflow.runs.listeners import Listener, Row
+from rillflow.runs.progress.braille_curve import MARK, bar, curve, number
+from rillflow.runs.progress.progress_lines import of_few, time_left
+from rillflow.runs.progress.time_left import Forecast, duration
 from rillflow.runs.status import snapshot
 
 if TYPE_CHECKING:

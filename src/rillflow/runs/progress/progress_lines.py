@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rillflow.cli.output.time_left import Forecast, duration
 from rillflow.files import to_json
 from rillflow.runs.listeners import Listener, Row
+from rillflow.runs.progress.time_left import Forecast, duration
 
 if TYPE_CHECKING:
     from rillflow.flows.flow import Flow

@@ -1,0 +1,1 @@
+"""What shows a training run while it goes on: a live display, lines, JSON."""
