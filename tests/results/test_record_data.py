@@ -123,7 +123,7 @@ def test_the_command_records_a_run_then_bc_learns_from_it(
     train = ["train", "bc", "CartPole-v1", "--data", "data/mine", "--engine", "sim", "--plain"]
     assert main([*train, *few]) == 0
     out = capsys.readouterr().out
-    assert "rows" in out
+    assert "learns from data/mine: a step is a row learned from" in out
     assert "evaluated" in out
     assert "nan" not in out
 

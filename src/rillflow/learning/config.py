@@ -259,6 +259,11 @@ class AlgorithmConfig(metaclass=_Settings):
         """Rows per optimiser step, of batches that hold several; None: a batch is one step."""
         return None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of a run with these settings."""
+        return ()
+
     def require_ready(self, until: Mapping[str, float]) -> None:
         """Refuse to begin a run with these limits; algorithms that need more than settings do."""
 

@@ -53,6 +53,11 @@ class OfflineConfig(AlgorithmConfig):
         """Rows per optimiser step, where several batches are read at once."""
         return self.train_batch_size if self.batches_per_draw > 1 else None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a step is here."""
+        return (f"learns from {self.data or self.source}: a step is a row learned from",)
+
     def require_ready(self, until: Mapping[str, float]) -> None:
         """Refuse to begin without data, and limits that nothing could reach."""
         name = self.algorithm.name
