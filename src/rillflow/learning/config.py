@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -359,6 +360,15 @@ def below_one(settings: Any, *names: str) -> list[str]:
         f"{name} must be at least 1, got {getattr(settings, name)!r}"
         for name in names
         if getattr(settings, name) < 1
+    ]
+
+
+def above_zero(settings: Any, *names: str) -> list[str]:
+    """What is wrong with settings that must be above 0, or None."""
+    return [
+        f"{name} must be above 0, got {value!r}"
+        for name in names
+        if (value := getattr(settings, name)) is not None and not 0 < value < math.inf
     ]
 
 

@@ -42,7 +42,7 @@ def record_data(
     append: bool = False,
     max_steps: int = 100_000,
 ) -> Summary:
-    """Play whole episodes and write them as a dataset in Minari's format; tells what is in it.
+    """Play whole episodes and write them as a dataset in Minari's format; tells what was written.
 
     What is recorded are the environment's own observations, actions and rewards, before anything is
     made of them for the policy. The same seed gives the same episodes.
@@ -82,13 +82,13 @@ def record_data(
         space, about = envs.vector, _about(trained, epsilon, tapes[0].env)
         spaces = space.single_observation_space, space.single_action_space
         with DatasetWriter(path, *spaces, about, append=append) as writer:
-            returns = []
+            returns, total = [], 0
             for observed, acted, rewards, ends in _episodes(
                 envs, tapes, player, episodes, steps, max_steps
             ):
                 writer.add(observed, acted, rewards, terminated=ends[0], truncated=ends[1])
                 returns.append(float(np.sum(rewards)))
-            total = writer.steps
+                total += len(rewards)
     finally:
         envs.close()
     return Summary(str(path), len(returns), total, tuple(returns), env_name(trained))

@@ -5,6 +5,11 @@ a `learning.tape`. So a loss that is made of these, and of arithmetic, is writte
 imported when the first tensor comes.
 """
 
+from rillflow.learning.losses.offline import advantage_weights as advantage_weights
+from rillflow.learning.losses.offline import conservative_loss as conservative_loss
+from rillflow.learning.losses.offline import expectile_loss as expectile_loss
+from rillflow.learning.losses.offline import joined as joined
+from rillflow.learning.losses.offline import repeated as repeated
 from rillflow.learning.losses.policy import approximate_kl as approximate_kl
 from rillflow.learning.losses.policy import clip_fraction as clip_fraction
 from rillflow.learning.losses.policy import clipped_surrogate_loss as clipped_surrogate_loss
