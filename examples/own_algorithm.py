@@ -77,6 +77,6 @@ AVERAGED = Algorithm("averaged", Config, modules, update, plan, prepare=prepare)
 
 if __name__ == "__main__":
     goal = {"return": 150, "steps": 100_000}
-    trained = rf.train(AVERAGED, "CartPole-v1", until=goal, seed=0)
-    last = trained.history[-1]
-    print(f"return {last['return']:.0f} after {last['steps']:,} steps", trained.stats, sep="\n\n")
+    run = rf.train(AVERAGED, "CartPole-v1", until=goal, seed=0)
+    last = run.history[-1]
+    print(f"return {last['return']:.0f} after {last['steps']:,} steps", run.stats(), sep="\n\n")

@@ -50,6 +50,7 @@ PUBLIC = [
     "RunError",
     "Sim",
     "Step",
+    "TrainingRun",
     "TypeMismatch",
     "Union",
     "WorkerLost",
@@ -58,6 +59,8 @@ PUBLIC = [
     "from_iterators",
     "from_range",
     "load",
+    "resume",
+    "run",
     "simulate",
     "train",
 ]

@@ -51,8 +51,11 @@ if TYPE_CHECKING:
     from rillflow.learning.update import Rows as Rows
     from rillflow.learning.update import Step as Step
     from rillflow.policies.modules import Modules as Modules
-    from rillflow.runs.train import load as load
+    from rillflow.runs.load_policy import load as load
+    from rillflow.runs.own_flow import run as run
+    from rillflow.runs.resume_run import resume as resume
     from rillflow.runs.train import train as train
+    from rillflow.runs.training_run import TrainingRun as TrainingRun
     from rillflow.scheduler.run import Run as Run
     from rillflow.simulation import simulate as simulate
 
@@ -69,7 +72,10 @@ _LAZY = {
     "Run": "rillflow.scheduler.run",
     "Sim": "rillflow.engines.sim",
     "Step": "rillflow.learning.update",
-    "load": "rillflow.runs.train",
+    "TrainingRun": "rillflow.runs.training_run",
+    "load": "rillflow.runs.load_policy",
+    "resume": "rillflow.runs.resume_run",
+    "run": "rillflow.runs.own_flow",
     "simulate": "rillflow.simulation",
     "train": "rillflow.runs.train",
 }

@@ -13,7 +13,7 @@ import rillflow as rf
 from rillflow.results.trained import TrainedAgents, load
 from rillflow.runs.best_policy import Score, score_of
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.resume import resume
+from rillflow.runs.resume import resume_job
 from tests.runs.test_evaluations import SMALL, evaluated
 
 
@@ -64,7 +64,7 @@ def test_a_run_that_goes_on_keeps_it(tmp_path: Path) -> None:
     before = (path / "best_policy.npz").read_bytes()
     first = score_of(path / "best_policy.npz")
     with RunDirectory.open(path) as directory:
-        outcome = resume(directory, until={"steps": 3300}, eval_every=200, eval_episodes=1)
+        outcome = resume_job(directory, until={"steps": 3300}, eval_every=200, eval_episodes=1)
     assert first is not None
     new = [mean for steps, mean in evaluated(outcome.trained) if steps > 3100]
     assert len(new) >= 1
@@ -78,7 +78,7 @@ def test_a_resumed_run_evaluates_as_one_that_was_not_interrupted(tmp_path: Path)
     whole = rf.train("ppo", until=1500, run_dir=tmp_path / "whole", **how, **SMALL)
     rf.train("ppo", until=700, run_dir=tmp_path / "part", **how, **SMALL)
     with RunDirectory.open(tmp_path / "part") as directory:
-        outcome = resume(directory, until={"steps": 1500})
+        outcome = resume_job(directory, until={"steps": 1500})
     names = [
         name
         for name in whole.weights
@@ -130,5 +130,5 @@ def test_a_damaged_file_is_told_and_replaced(tmp_path: Path) -> None:
         RunDirectory.open(path) as directory,
         pytest.warns(UserWarning, match="the best policy is looked for anew"),
     ):
-        resume(directory, until={"steps": 1024})
+        resume_job(directory, until={"steps": 1024})
     assert score_of(path / "best_policy.npz") is not None

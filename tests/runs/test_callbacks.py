@@ -11,7 +11,7 @@ import rillflow as rf
 from rillflow.errors import BuildError, OperatorError
 from rillflow.runs.callbacks import Callbacks, slow_ones
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.resume import resume
+from rillflow.runs.resume import resume_job
 from tests.runs.test_evaluations import SMALL, due
 
 
@@ -100,7 +100,7 @@ def test_one_that_raises_ends_the_run_with_what_was_learned(tmp_path: Path) -> N
     assert RunDirectory(path).status["state"] == "failed"
     assert (path / "policy.npz").exists()
     with RunDirectory.open(path) as directory:
-        assert resume(directory, until={"steps": 800}).trained.history[-1]["steps"] >= 800
+        assert resume_job(directory, until={"steps": 800}).trained.history[-1]["steps"] >= 800
 
 
 @pytest.mark.parametrize("answer", [True, False, "Stop", "continue"])

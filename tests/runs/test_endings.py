@@ -28,7 +28,7 @@ from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.listeners import JsonlLogger, Listener
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import resume
+from rillflow.runs.resume import resume_job
 from rillflow.runs.waiting_limits import Waits
 
 SMALL = {
@@ -105,7 +105,7 @@ def run(
 def go_on(directory: RunDirectory, steps: int) -> Outcome:
     listeners = [JsonlLogger(directory.metrics)]
     trust = [f"{__name__}:faulty"]
-    return resume(directory, until={"steps": steps}, listeners=listeners, trust=trust)
+    return resume_job(directory, until={"steps": steps}, listeners=listeners, trust=trust)
 
 
 def saved_weights(directory: RunDirectory) -> dict[str, Any]:

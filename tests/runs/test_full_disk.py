@@ -18,7 +18,7 @@ from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Outcome, run_job
 from rillflow.runs.listeners import JsonlLogger, StatusWriter
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import resume
+from rillflow.runs.resume import resume_job
 from tests.cli.conftest import QUICK, environment
 from tests.runs.test_resume import directory_of, job
 
@@ -80,7 +80,9 @@ def run(
 
 def go_on(directory: RunDirectory, steps: int) -> Outcome:
     with directory:
-        return resume(directory, until={"steps": steps}, listeners=[JsonlLogger(directory.metrics)])
+        return resume_job(
+            directory, until={"steps": steps}, listeners=[JsonlLogger(directory.metrics)]
+        )
 
 
 def contents(directory: RunDirectory) -> dict[str, str]:

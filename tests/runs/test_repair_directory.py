@@ -16,7 +16,7 @@ from rillflow.checkpoint import CheckpointStore, ForeignCheckpoint, newest_check
 from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import job_of, resume
+from rillflow.runs.resume import job_of, resume_job
 from tests.runs.test_resume import begin, directory_of, figures, go_on, job, same_weights
 
 
@@ -171,7 +171,7 @@ def test_where_there_are_only_those_of_another_run_it_is_an_error(
     for part in (saved.about["id"], other.about["id"], "adopt=True"):
         assert part in str(refused.value)
     with saved, pytest.warns(UserWarning, match="rows of metrics.jsonl are lost"):
-        outcome = resume(saved, until={"steps": 2500}, adopt=True)
+        outcome = resume_job(saved, until={"steps": 2500}, adopt=True)
     assert outcome.trained.history[-1]["steps"] >= 2500
     newest = newest_checkpoint(saved.checkpoints)
     assert newest is not None
@@ -213,7 +213,7 @@ def test_a_run_goes_on_with_another_number_of_workers(
     newest = newest_checkpoint(directory.checkpoints)
     assert newest is not None
     with directory, Checkpointer(directory, seconds=None, steps=400) as checkpointer:
-        outcome = resume(
+        outcome = resume_job(
             directory, until={"steps": 2000}, checkpointer=checkpointer, num_workers=number
         )
     assert outcome.trained.history[-1]["steps"] >= 2000

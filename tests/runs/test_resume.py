@@ -26,7 +26,7 @@ from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.listeners import JsonlLogger
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import job_of, resume, settings_from
+from rillflow.runs.resume import job_of, resume_job, settings_from
 
 EVERY = 400
 """steps between two saves"""
@@ -100,7 +100,7 @@ def go_on(
     directory: RunDirectory, steps: int, every: int = EVERY, trust: tuple[str, ...] = ()
 ) -> Outcome:
     with directory, Checkpointer(directory, seconds=None, steps=every) as checkpointer:
-        return resume(
+        return resume_job(
             directory,
             until={"steps": steps},
             listeners=[JsonlLogger(directory.metrics)],
@@ -203,7 +203,7 @@ def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
     """And what to do."""
     directory = directory_of(job("ppo", 1000), tmp_path, "run")
     with directory, pytest.raises(rf.RunError, match=r"no checkpoint: .*Begin anew"):
-        resume(directory)
+        resume_job(directory)
 
 
 def test_settings_come_back_as_they_were(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import rillflow as rf
 from rillflow.runs import checkpointer as keeping
 from rillflow.runs.checkpointer import Checkpointer
-from rillflow.runs.resume import job_of, resume
+from rillflow.runs.resume import job_of, resume_job
 from tests.runs.test_endings import Killer, directory_of, run, work
 
 
@@ -42,7 +42,7 @@ def test_a_run_that_goes_on_may_change_what_faults_do_and_nothing_else(tmp_path:
     found = job_of(directory, settings={"on_failure": "raise", "worker_timeout": 5.0}).config
     assert (found.on_failure, found.worker_timeout) == ("raise", 5.0)
     with pytest.raises(rf.BuildError, match=r"goes on with its own \['lr'\]"):
-        resume(directory, lr=1.0)
+        resume_job(directory, lr=1.0)
 
 
 def test_a_young_run_is_saved_early_and_then_less_and_less_often(

@@ -416,5 +416,6 @@ def test_an_interrupt_from_the_keyboard_leaves_nothing(tmp_path: Path) -> None:
     assert len(workers) >= 2
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert errors.rstrip().endswith("Ctrl-C again stops now")
+    assert process.returncode == 0
     assert gone(workers)

@@ -51,6 +51,9 @@ class Stream(Generic[T_co]):
 
         return to_json(self.node)
 
+    def _repr_svg_(self) -> str:  # a notebook draws the flow
+        return self.to_svg()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.node.name or self.node.label})"
 

@@ -44,12 +44,13 @@ class Adam:
         free *= np.float32(1 - beta2)
         self.square *= np.float32(beta2)
         self.square += free
-        # both averages began at 0; dividing by the weight of what was seen makes up for it
+        # both averages began at 0; dividing by the weight of what was seen makes up for it, which
+        # of the squares is done to `eps` and to the rate, that are one number each
+        weight = math.sqrt(1 - beta2**self.steps)
         np.sqrt(self.square, out=free)
-        free *= np.float32(1 / math.sqrt(1 - beta2**self.steps))
-        free += np.float32(self.eps)
+        free += np.float32(self.eps * weight)
         np.divide(self.mean, free, out=free)
-        free *= np.float32(self.lr / (1 - beta1**self.steps))
+        free *= np.float32(self.lr * weight / (1 - beta1**self.steps))
         self.parameters -= free
         if self.steps % _SWEEP == 0:
             self._sweep()

@@ -25,10 +25,12 @@ class Linear:
         self.d_weight, self.d_bias = gradients[f"{name}.weight"], gradients[f"{name}.bias"]
         self._turned = self.weight.swapaxes(-1, -2)
         self._one_output = self.weight.shape[-2] == 1
+        self._several = self.weight.ndim == 3
 
     def forward(self, x: Floats, out: Floats | None = None) -> Floats:
         """[inputs, N] to [outputs, N]."""
-        out = np.matmul(self.weight, x, out=out)
+        # the same product: of two matrices `dot` is a microsecond sooner at work than `matmul`
+        out = np.matmul(self.weight, x, out=out) if self._several else self.weight.dot(x, out)
         out += self.bias
         return out
 
@@ -40,9 +42,12 @@ class Linear:
         if add:
             self.d_weight += np.matmul(d_out, turned)
             self.d_bias += np.matmul(d_out, ones)
-        else:
+        elif self._several:
             np.matmul(d_out, turned, out=self.d_weight)
             np.matmul(d_out, ones, out=self.d_bias)
+        else:
+            d_out.dot(turned, self.d_weight)
+            d_out.dot(ones, self.d_bias)
 
     def d_input(self, d_out: Floats, out: Floats | None = None) -> Floats:
         """The gradient of what came in, [inputs, N]."""
@@ -50,7 +55,9 @@ class Linear:
             out[...] = d_out  # along an axis of one
             out *= self._turned
             return out
-        return np.matmul(self._turned, d_out, out=out)
+        if self._several:
+            return np.matmul(self._turned, d_out, out=out)
+        return self._turned.dot(d_out, out)
 
 
 class Pass:

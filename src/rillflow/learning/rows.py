@@ -25,7 +25,10 @@ def time_major(rows: Mapping[str, Any]) -> bool:
     """Whether these rows are fragments, with time first and environments second."""
     if not TIMELESS.isdisjoint(rows):
         return True
-    return any(len(rows[name].shape) > 1 for name in _OF_EACH_STEP if name in rows)
+    for name in _OF_EACH_STEP:  # asked of each minibatch, where a generator would take its time
+        if name in rows and len(rows[name].shape) > 1:
+            return True
+    return False
 
 
 def count(rows: Mapping[str, Any]) -> int:

@@ -123,10 +123,13 @@ class Checkpointer:
         """This is the run; `trained` gives what it has learned so far."""
         self._run, self._progress, self._waits, self._trained = run, progress, waits, trained
 
-    def after_row(self) -> None:
-        """Another result; save if it is time."""
+    def count_row(self) -> None:
+        """Another result: from now on there is something to save, whoever fails with it."""
         self.rows += 1
         self._new += 1
+
+    def after_row(self) -> None:
+        """Everybody has heard of a result: save if it is time."""
         by_time = time.monotonic() - self._saved_at >= self._interval()
         done = self._progress.steps - self._saved_steps
         if by_time or (self.steps is not None and done >= self.steps):

@@ -178,6 +178,7 @@ def followed(
     checkpointer: Checkpointer | None,
     interrupts: Interrupts | None,
     callbacks: Callbacks | None,
+    seen: TrainingRun | None = None,
 ) -> FollowUp:
     """Whoever follows the results of a job's run; nothing is started."""
     directory = None if checkpointer is None else checkpointer.directory
@@ -193,8 +194,9 @@ def followed(
         task = learned.task(job.config.eval_episodes)
         players = players_for(task, job.engine_name, job.config.eval_timeout, watch)
         evaluations = Evaluations(job.config, players, learned.weights, progress.steps)
-    path = None if directory is None else directory.path
-    seen = TrainingRun(job.config, job.until, path, learned, best, run)
+    if seen is None:
+        seen = TrainingRun(job.config, job.until, None if directory is None else directory.path)
+    seen.begins(learned, best, run, interrupts)
     found = callbacks or Callbacks()
     follow = FollowUp(seen, progress, best, learned, found, evaluations, directory)
     add_facts(run, follow.facts)

@@ -33,6 +33,16 @@ class Interrupts:
         self._on_wish = on_wish
         self._before: dict[int, Any] = {}
 
+    def wish(self) -> None:
+        """Wish to stop, from any thread: as the first signal, but that there may be nothing yet."""
+        if not self.wished:
+            self.wished, self.since = True, time.monotonic()
+
+    def pass_on(self) -> None:
+        """When everything is saved: let a signal that ends programs do so, as it would have."""
+        if self.wished and self.signal != signal.SIGINT:
+            signal.raise_signal(self.signal)
+
     def __enter__(self) -> Interrupts:
         try:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -32,6 +32,7 @@ from rillflow.runs.waiting_limits import Waits
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
+    from rillflow.runs.training_run import TrainingRun
     from rillflow.scheduler.run import Run
 
 _RESTORING = 300.0
@@ -101,6 +102,7 @@ def run_job(
     checkpointer: Checkpointer | None = None,
     checkpoint: Checkpoint | None = None,
     callbacks: Callbacks | None = None,
+    seen: TrainingRun | None = None,
 ) -> Outcome:
     """Train until a limit is reached, `stop(row)` says so, or the user does.
 
@@ -114,6 +116,7 @@ def run_job(
         checkpointer: saves the run now and then, and at its end.
         checkpoint: one of the checkpointer's, to go on from.
         callbacks: the user's.
+        seen: the run as the user has it; by default a new one, for callbacks.
     """
     workers, flow = job.build() if built is None else built
     told = Listeners(listeners)
@@ -130,7 +133,7 @@ def run_job(
             on_row(row)
 
     learned = Learned(workers, run, history.rows)
-    follow = followed(job, learned, run, progress, checkpointer, interrupts, callbacks)
+    follow = followed(job, learned, run, progress, checkpointer, interrupts, callbacks, seen)
     with _failures_told(told):
         with ExitStack() as at_the_end, run, Waits(run, interrupts) as waits:
             at_the_end.callback(lambda: follow.close(history.newest))
@@ -158,6 +161,7 @@ def run_job(
                 follow.saved(checkpointer.take_saved())
         told.on_end(ending.state)
     trained.best = follow.best.policy()
+    follow.run.ends(trained, ending.state, ending.why)
     return Outcome(trained, ending.state, ending.why)
 
 

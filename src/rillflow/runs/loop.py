@@ -89,6 +89,8 @@ class Loop:
         if self._interrupts is not None:
             self._interrupts.ready = True  # there is something to save
         self._heard(row)
+        if self._checkpointer is not None:
+            self._checkpointer.count_row()
         said = self._follow.tell(row)
         if self._checkpointer is not None:
             self._checkpointer.after_row()

@@ -26,8 +26,11 @@ from rillflow.runs.listeners import Listener
 from rillflow.runs.newest_policy import from_checkpoint, settings_to_act
 from rillflow.safety.consent import named_code, refusal, untrusted
 
+OWN_FLOW = "own"
+"""what run.json says of a run whose flow only its author can build again"""
 
-def resume(
+
+def resume_job(
     directory: RunDirectory,
     *,
     until: Mapping[str, float] | None = None,
@@ -96,6 +99,11 @@ def job_of(
 ) -> Job:
     """What a run's directory says it was asked to do, but for what is given here."""
     about = directory.about
+    if about.get("flow") == OWN_FLOW:
+        raise BuildError(
+            f"{str(directory)!r} was trained by a flow of your own, which only you can build "
+            f"again: in Python, rf.resume({str(directory)!r}, flow=flow, workers=workers)."
+        )
     name = about["algorithm"]
     missing = untrusted(named_code(about["config"], name), trust)
     if missing:

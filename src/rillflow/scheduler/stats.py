@@ -126,6 +126,11 @@ class RunStats:
         ]
         return "\n".join([*lines, "", *self._where_time_went(), self.verdict])
 
+    def _repr_html_(self) -> str:  # a notebook shows the table as it would print it
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
     def _where_time_went(self) -> list[str]:
         """The driver's time in a line; what is below a percent is left out."""
         own = [t for t in self.times if t.where == "driver" and t.share >= 0.01]

@@ -94,9 +94,9 @@ def _require_same(options: Any, about: dict[str, Any]) -> None:
 
 def _is_finished(options: Any, directory: Any, until: dict[str, float]) -> bool:
     """Whether there is nothing left to do; then it is said, and nothing is trained."""
-    from rillflow.cli.commands.train import checkpointer_for
     from rillflow.runs.finished import finished_already
     from rillflow.runs.progress.progress_lines import JsonLines
+    from rillflow.runs.start_run import checkpointer_for
 
     with checkpointer_for(options, directory) as checkpointer:
         said = finished_already(directory, checkpointer.newest(), until)

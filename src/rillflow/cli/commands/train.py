@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import shutil
 import sys
@@ -24,7 +23,6 @@ from rillflow.cli.run_flags import add_run_flags, chosen_engine
 
 if TYPE_CHECKING:
     from rillflow.runs.callbacks import Callbacks
-    from rillflow.runs.checkpointer import Checkpointer
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.interrupts import Interrupts
     from rillflow.runs.job import Built, Job, Outcome
@@ -131,6 +129,12 @@ class Training:
         from rillflow.cli.output.run_summaries import last_row
         from rillflow.runs.interrupts import Interrupts
         from rillflow.runs.job import run_job
+        from rillflow.runs.start_run import (
+            checkpointer_for,
+            draw_curve,
+            loggers_for,
+            opened_view,
+        )
 
         with ExitStack() as stack:
             url = opened_view(self.options, self.directory, stack)
@@ -167,56 +171,6 @@ class Training:
             "until": dict(self.job.until),
             "view": url,
         }
-
-
-def checkpointer_for(options: Any, directory: RunDirectory) -> Checkpointer:
-    """Who saves the run, as often as the flags say."""
-    from rillflow.runs.checkpointer import Checkpointer
-
-    return Checkpointer(
-        directory,
-        seconds=options.checkpoint_seconds or None,
-        steps=options.checkpoint_steps or None,
-        keep=options.keep,
-        adopt=getattr(options, "adopt", False),
-    )
-
-
-def opened_view(options: Any, directory: RunDirectory, stack: ExitStack) -> str | None:
-    """The address of the view, if one was asked for; it closes with the stack."""
-    if not options.view:
-        return None
-    from rillflow.web.server import serve
-
-    return stack.enter_context(serve(directory.path, port=options.view_port)).url
-
-
-def loggers_for(options: Any, directory: RunDirectory) -> list[Listener]:
-    """Who writes: metrics and status always, TensorBoard and Weights & Biases if asked."""
-    from rillflow.runs.listener_thread import Aside
-    from rillflow.runs.listeners import JsonlLogger, StatusWriter
-
-    found: list[Listener] = [
-        JsonlLogger(directory.metrics),
-        StatusWriter(directory.path / "status.json"),
-    ]
-    if options.tensorboard:
-        from rillflow.runs.tensorboard import TensorBoard
-
-        found.append(Aside(TensorBoard(directory.path / "tensorboard")))
-    if options.wandb is not None:
-        from rillflow.runs.wandb import WandbLogger
-
-        about = directory.about
-        logger = WandbLogger(
-            options.wandb,
-            directory.path.name,
-            directory.path,
-            about.get("config"),
-            identity=about.get("id"),
-        )
-        found.append(Aside(logger))
-    return found
 
 
 def display_for(
@@ -258,15 +212,6 @@ def heard(show: list[Listener]) -> Any:
 def exit_code(outcome: Outcome, interrupts: Interrupts) -> int:
     """0, or that of the signal that ended it."""
     return interrupts.exit_code if outcome.state == "stopped" else 0
-
-
-def draw_curve(directory: RunDirectory) -> None:
-    """The learning curve as a picture, where it can be drawn; it is no reason to fail."""
-    from rillflow.errors import RillflowError
-    from rillflow.results import plot_runs
-
-    with contextlib.suppress(RillflowError, OSError):
-        plot_runs([directory.path], directory.curve)
 
 
 def finish(options: Any, directory: RunDirectory, outcome: Outcome) -> None:
