@@ -23,9 +23,13 @@ TITLES = {
     "a3c": "A3C",
     "apex": "Ape-X",
     "async_dqn": "Asynchronous DQN",
+    "bc": "BC",
+    "cql": "CQL",
     "dqn": "DQN",
     "impala": "IMPALA",
+    "iql": "IQL",
     "maml": "MAML",
+    "marwil": "MARWIL",
     "pg": "PG",
     "ppo": "PPO",
     "sac": "SAC",
@@ -36,6 +40,7 @@ ORDER = (
     *("ppo", "a2c", "a3c", "impala", "pg"),
     *("dqn", "apex", "simple_q", "async_dqn"),
     *("sac", "td3", "maml"),
+    *("bc", "marwil", "cql", "iql"),
 )
 KINDS = {
     "ppo": ("policy gradient", "rounds"),
@@ -50,6 +55,10 @@ KINDS = {
     "sac": ("actor and critics", "rounds into replay"),
     "td3": ("actor and critics", "rounds into replay"),
     "maml": ("meta-learning", "rounds, workers adapt between them"),
+    "bc": ("imitation", "rounds of recorded data"),
+    "marwil": ("imitation", "rounds of recorded data"),
+    "cql": ("actor and critics", "rounds of recorded data"),
+    "iql": ("actor and critics", "rounds of recorded data"),
 }
 ACTIONS = {"q learning": "discrete", "actor and critics": "continuous"}
 assert set(ORDER) == set(NAMES) == set(KINDS)
@@ -157,14 +166,18 @@ def learning(name: str) -> str:
     goal = about["until"].get("return")
     steps = about["until"]["steps"]
     until = f"a return of {goal} or {steps:,} steps" if goal else f"{steps:,} steps"
+    what = (
+        "The return is the mean of the last 100 episodes of training, exploration included."
+        if "data" not in about
+        else f"It learned from {about['data']}; a step is a row, and the curve that of evaluations."
+    )
     cores = about["machine"]["cores"]
     gpus = "no GPU" if not about["machine"]["gpus"] else f"{about['machine']['gpus']} GPUs"
     versions = about["versions"]
     text = [
         f"![Learning curve](../pictures/curves/{name}.svg){{ .curve }}",
         f"Trained on `{about['env']}` until {until}, with the settings that it begins with there, "
-        f"on the `sim` engine, seed{'s'[: len(runs) > 1]} {seeds}. The return is the mean of the "
-        "last 100 episodes of training, exploration included.",
+        f"on the `sim` engine, seed{'s'[: len(runs) > 1]} {seeds}. {what}",
         _figures(name, runs),
         f"Measured on {cores} shared cores, {gpus}, Python {versions['python']}, torch "
         f"{versions['torch']}. The curves follow from the seeds; the seconds are this machine's, "
