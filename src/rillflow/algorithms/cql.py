@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 from rillflow.algorithms import sac
@@ -102,7 +103,7 @@ def conservatism(m: Any, rows: Rows, count: int) -> Any:
     here, there = (losses.repeated(obs, count) for obs in (rows.obs, rows.next_obs))
     actor, many = m.frozen.actor, 3 * count
     drawn = actor.uniform(len(here)), actor.sample(here), actor.sample(there)
-    actions, logp = (losses.joined(parts) for parts in zip(*drawn, strict=True))
+    actions, logp = (reduce(losses.joined, parts) for parts in zip(*drawn, strict=True))
     q = m.q(losses.repeated(rows.obs, many), actions).reshape(2, many, len(rows.obs))
     likely = logp.reshape(many, len(rows.obs))
     return losses.conservative_loss(q, likely, m.q(rows.obs, rows.actions))

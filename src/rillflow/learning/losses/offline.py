@@ -6,7 +6,6 @@ and says nothing of other actions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -77,6 +76,6 @@ def repeated(x: X, times: int) -> X:
     return framework(x).repeated(x, times)
 
 
-def joined(parts: Sequence[X]) -> X:
-    """Rows of several arrays, one after the other; constants."""
-    return framework(parts[0]).joined(parts)
+def joined(a: X, b: Numbers) -> X:
+    """Rows [N, ...], and behind them others [M, ...]: [N + M, ...]; constants."""
+    return framework(a).joined(a, b)

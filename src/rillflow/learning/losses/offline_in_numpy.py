@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,9 +53,9 @@ def conservative_loss(q: Given, logp: Given, q_data: Given) -> Any:
     share = 1.0 / (rows[1] or 1)
     parts /= total[:, None]
     return nodes(
-        float((soft - data).sum() * share),
+        np.add.reduce(soft - data, None) * share,
         (q, lambda g: parts * np.float32(g * share)),
-        (q_data, lambda g: np.full(rows, -g * share, np.float32)),
+        (q_data, lambda g: np.full(rows, np.float32(-g * share))),
     )
 
 
@@ -66,6 +65,6 @@ def repeated(x: Array, times: int) -> Array:
     return np.tile(rows, (times, *[1] * (rows.ndim - 1)))
 
 
-def joined(parts: Sequence[Given]) -> Array:
+def joined(a: Given, b: Given) -> Array:
     """`offline.joined`."""
-    return np.concatenate([array_of(part) for part in parts])
+    return np.concatenate([array_of(a), array_of(b)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -39,9 +38,9 @@ def conservative_loss(q: Tensor, logp: Tensor, q_data: Tensor) -> Tensor:
 
 def repeated(x: Tensor, times: int) -> Tensor:
     """`offline.repeated`."""
-    return x.repeat(times, *[1] * (x.ndim - 1))
+    return x.detach().repeat(times, *[1] * (x.ndim - 1))
 
 
-def joined(parts: Sequence[Tensor]) -> Tensor:
+def joined(a: Tensor, b: Tensor) -> Tensor:
     """`offline.joined`."""
-    return torch.cat(list(parts))
+    return torch.cat([a.detach(), b.detach()])
