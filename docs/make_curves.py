@@ -34,6 +34,7 @@ GOALS = {
     "a3c": ("CartPole-v1", {"return": 450, "steps": 400_000}),
     "dqn": ("CartPole-v1", {"return": 450, "steps": 150_000}),
     "impala": ("CartPole-v1", {"return": 475, "steps": 400_000}),
+    "appo": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "apex": ("CartPole-v1", {"return": 450, "steps": 150_000}),
     "simple_q": ("CartPole-v1", {"return": 450, "steps": 150_000}),
     "pg": ("CartPole-v1", {"return": 450, "steps": 400_000}),

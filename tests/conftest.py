@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,10 @@ from tests import alone
 
 # Tests run two at a time, and are no faster with threads that wait for each other's cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The key that seals what a user has named is that of these tests, not of whoever runs them.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="rillflow-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 # A shell that runs the suite in the background, or `nohup`, lets it ignore signals that some tests
 # send to themselves and to their children.

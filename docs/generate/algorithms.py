@@ -22,6 +22,7 @@ TITLES = {
     "a2c": "A2C",
     "a3c": "A3C",
     "apex": "Ape-X",
+    "appo": "APPO",
     "async_dqn": "Asynchronous DQN",
     "bc": "BC",
     "cql": "CQL",
@@ -37,7 +38,7 @@ TITLES = {
     "td3": "TD3",
 }
 ORDER = (
-    *("ppo", "a2c", "a3c", "impala", "pg"),
+    *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
     *("dqn", "apex", "simple_q", "async_dqn"),
     *("sac", "td3", "maml"),
     *("bc", "marwil", "cql", "iql"),
@@ -47,6 +48,7 @@ KINDS = {
     "a2c": ("policy gradient", "rounds"),
     "a3c": ("policy gradient", "as ready, gradients in workers"),
     "impala": ("policy gradient", "as ready, learner process"),
+    "appo": ("policy gradient", "as ready, learner process"),
     "pg": ("policy gradient", "rounds"),
     "dqn": ("q learning", "rounds into replay"),
     "apex": ("q learning", "as ready into replay actors, learner process"),

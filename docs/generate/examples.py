@@ -93,6 +93,12 @@ ParallelFlow(rollouts)
 >>> sorted(numbers(6).shuffle(3, seed=1).take(9, engine="sim"))
 [0, 1, 2, 3, 4, 5]
 """,
+    "repeat": """
+>>> numbers(4).repeat(2).take(9, engine="sim")
+[0, 0, 1, 1, 2, 2, 3, 3]
+>>> numbers(4).repeat(2, after=1).take(9, engine="sim")
+[0, 1, 0, 2, 1, 3, 2, 3]
+""",
     "limit": """
 >>> numbers(9).limit(2).take(9, engine="sim")
 [0, 1]

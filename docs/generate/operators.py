@@ -48,6 +48,7 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
             "rillflow.flows.flow:Flow.flatten",
             "rillflow.flows.flow:Flow.combine",
             "rillflow.flows.flow:Flow.shuffle",
+            "rillflow.flows.flow:Flow.repeat",
             "rillflow.flows.flow:Flow.limit",
             "rillflow.flows.flow:Flow.zip_with_source_actor",
             "rillflow.flows.parallel:ParallelFlow.repartition",

@@ -16,6 +16,7 @@ from rillflow.algorithms import (
     a2c,
     a3c,
     apex,
+    appo,
     async_dqn,
     dqn,
     impala,
@@ -64,6 +65,7 @@ UpdateWeights = UpdateWorkerWeights
 a2c_plan = a2c.plan
 a3c_plan = a3c.plan
 apex_plan = apex.plan
+appo_plan = appo.plan
 async_dqn_plan = async_dqn.plan
 dqn_plan = dqn.plan
 impala_plan = impala.plan

@@ -17,7 +17,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.results.trained import Trained, TrainedAgents
-from tests.cli.conftest import QUICK, environment
+from tests.cli.conftest import environment
 from tests.results.policies import untrained
 
 EVIL = "subprocess:check_output"
@@ -248,22 +248,6 @@ def test_to_look_at_a_run_imports_nothing_of_its_own(
     words = {"plot": ["run"], "view": ["run"], "list": ["runs", "--run-dir", "."]}[command]
     assert call(command, *words).code == 0
     assert not maze.exists()
-
-
-def test_ones_own_run_goes_on_with_one_flag(rillflow: Any, maze: Path, tmp_path: Path) -> None:
-    """Which is what the last lines of training say, too."""
-    done = rillflow("train", "ppo", "my_maze:make", *QUICK, "--until", "steps=600", "--plain")
-    assert done.code == 0, done.err
-    run = "runs/ppo-my_maze-make-1"
-    for verb in ("evaluate", "record"):
-        assert f"rillflow {verb} {run} --trust my_maze:make\n" in done.out
-    assert f"rillflow resume {run} --until ... --trust my_maze:make\n" in done.out
-    maze.unlink()
-    assert rillflow("resume", run, "--until", "steps=900", "--quiet").code == 2
-    assert not maze.exists()
-    flag = ("--trust", "my_maze:make")
-    assert rillflow("resume", run, "--until", "steps=900", "--quiet", *flag).code == 0
-    assert rillflow("evaluate", run, "--episodes", "1", *flag).code == 0
 
 
 # -- files of settings -------------------------------------------------------------------------

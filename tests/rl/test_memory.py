@@ -148,13 +148,13 @@ def test_minibatches_are_whole_sequences(size: int, sequences: list[int]) -> Non
     assert taken == [(16, count, 2) for count in sequences]
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "a3c", "pg", "impala", "async_dqn"])
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "a3c", "pg", "impala", "appo", "async_dqn"])
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_plans_train_what_remembers(algorithm: str, memory: str) -> None:
     """One environment is enough, and all weights of the memory are learned."""
     small = {"hidden": (8,), "memory_size": 6, "num_workers": 1, "num_envs_per_worker": 1}
     settings: dict[str, Any] = {**small, "rollout_fragment_length": 16}
-    if algorithm in ("ppo", "a2c", "pg", "impala"):
+    if algorithm in ("ppo", "a2c", "pg", "impala", "appo"):
         settings["train_batch_size"] = 16
     trained = rf.train(
         algorithm, "CartPole-hidden-velocity", until={"steps": 64}, engine="sim",

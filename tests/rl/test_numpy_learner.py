@@ -17,6 +17,7 @@ from rillflow.algorithms import (
     a2c,
     a3c,
     apex,
+    appo,
     async_dqn,
     dqn,
     get_algorithm,
@@ -35,7 +36,7 @@ from tests.rl.test_learner import fragment, replayed
 
 ACTOR_CRITIC = [a2c, a3c, pg, ppo]
 REPLAY = [apex, dqn, simple_q]
-IN_NUMPY = [*ACTOR_CRITIC, *REPLAY, async_dqn, impala]
+IN_NUMPY = [*ACTOR_CRITIC, *REPLAY, appo, async_dqn, impala]
 
 
 def pair(algorithm: Any, seed: int = 0, **settings: Any) -> tuple[NumpyLearner, TorchLearner]:
@@ -165,7 +166,7 @@ def test_settings_of_the_learning_rate() -> None:
             dqn.Config.make(**wrong)
 
 
-@pytest.mark.parametrize("algorithm", [ppo, impala])
+@pytest.mark.parametrize("algorithm", [ppo, impala, appo])
 @pytest.mark.parametrize("settings", [{"entropy_coef": 0.3}, {"env": "Pendulum-v1"}])
 def test_with_entropy_and_with_continuous_actions(algorithm: Any, settings: dict[str, Any]) -> None:
     fast, slow = pair(algorithm, **settings)
@@ -184,7 +185,7 @@ def test_with_entropy_and_with_continuous_actions(algorithm: Any, settings: dict
     assert_close(fast.get_weights(), slow.get_weights(), atol=1e-4)
 
 
-@pytest.mark.parametrize("algorithm", [ppo, impala])
+@pytest.mark.parametrize("algorithm", [ppo, impala, appo])
 def test_episodes_that_are_cut_and_begin_anew_within_one_step(algorithm: Any) -> None:
     """The value of the final observation stands for what would have followed."""
     made = batch(algorithm, 0)

@@ -47,6 +47,7 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
         "dqn",
         {**REPLAY, "prioritized_replay": True, "memory": "lstm", "memory_size": 8, "burn_in": 2},
     ),
+    "appo": ("appo", {**SMALL, "train_batch_size": 40, "newer_batches_between": 2}),
     "impala aggregated": (
         "impala",
         {**SMALL, "train_batch_size": 40, "num_workers": 3, "num_aggregation_workers": 2},

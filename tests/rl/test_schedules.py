@@ -146,7 +146,9 @@ def test_workers_follow_by_the_steps_that_they_have_made() -> None:
     assert again.exploring.rate == 0.0
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "a3c", "impala", "dqn", "apex", "sac", "maml"])
+@pytest.mark.parametrize(
+    "algorithm", ["ppo", "a3c", "impala", "appo", "dqn", "apex", "sac", "maml"]
+)
 def test_a_schedule_over_a_run_ends_with_it(algorithm: str) -> None:
     """Whoever learns, and wherever: what is reported goes from the first value to the last."""
     small: dict[str, Any] = ALGORITHMS.get(algorithm, {})
@@ -199,7 +201,7 @@ def test_a_learner_in_a_process_follows_too() -> None:
     assert rates[0] > 0.9e-3 > rates[-1]
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "a3c", "impala", "dqn"])
+@pytest.mark.parametrize("algorithm", ["ppo", "a3c", "impala", "appo", "dqn"])
 def test_a_resumed_run_is_the_run_that_was_not_interrupted(algorithm: str, tmp_path: Path) -> None:
     """Bit for bit with everything on: statistics, scales, schedules, stops."""
     module = get_algorithm(algorithm)

@@ -43,6 +43,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "ppo": {**ON_POLICY, "train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2},
     "a3c": ON_POLICY,
     "impala": {**ON_POLICY, "train_batch_size": 64},
+    "appo": {**ON_POLICY, "train_batch_size": 64, "newer_batches_between": 2},
     "dqn": OFF_POLICY,
     "apex": OFF_POLICY,
 }

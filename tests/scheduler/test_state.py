@@ -51,6 +51,10 @@ def shuffled():
     return workers(2, "named").gather_async(num_async=2).shuffle(4)
 
 
+def repeated():
+    return workers(2, "named").gather_async(num_async=2).repeat(3, after=2)
+
+
 def totals():
     return workers(1, "next").gather_async().for_each(Total()).combine(lambda x: [x] * (x % 3))
 
@@ -77,7 +81,7 @@ def spread():
 
 FLOWS = [
     async_flow, sync_flow, pieces, batched, split_and_merged, weighted, inside_the_actor, shuffled,
-    totals, queued, learner, replayed, spread,
+    repeated, totals, queued, learner, replayed, spread,
 ]  # fmt: skip
 
 

@@ -99,6 +99,7 @@ REFUSED = {
         "strs.limit(3).gather_async().for_each(half)", "'gather_async' gives str"
     ),
     "behind shuffle": Refused("str_flow.shuffle(2).for_each(half)", "'shuffle(2)' gives str"),
+    "behind repeat": Refused("str_flow.repeat(2).for_each(half)", "'repeat(2)' gives str"),
     "behind fresh": Refused(
         "str_flow.fresh(max_lag=1).for_each(half)", "gives str, but 'for_each(half)'"
     ),

@@ -15,6 +15,7 @@ ALGORITHMS = {
     "a2c": "A2C",
     "a3c": "A3C",
     "apex": "APEX",
+    "appo": "APPO",
     "async_dqn": "ASYNC_DQN",
     "bc": "BC",
     "cql": "CQL",

@@ -24,6 +24,13 @@ class Config(a2c.Config):
 
 
 TUNED: dict[str, dict[str, Any]] = {
+    # more and smaller updates; and once it hardly ever fails, gradients are tiny for a long time,
+    # see `adam_epsilon`
+    "CartPole-v1": {
+        "num_envs_per_worker": 16,
+        "rollout_fragment_length": 16,
+        "adam_epsilon": 0.002,
+    },
     "memory": {},  # not A2C's: workers cannot scale rewards by what all of them have seen
     # pictures take more memory, and longer to learn from
     "atari": {"num_envs_per_worker": 16, "rollout_fragment_length": 16},

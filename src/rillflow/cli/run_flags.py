@@ -38,6 +38,11 @@ def add_run_flags(parser: Parser) -> None:
     add_jobs_flag(run, "runs of --seeds")
     add_engine_flags(run)
     run.add_argument(
+        "--init-from",
+        metavar="RUN",
+        help="begin with the policy of another run: its directory, or the file of a policy",
+    )
+    run.add_argument(
         "--run-dir",
         default="runs",
         metavar="DIR",

@@ -234,6 +234,58 @@ class Shuffle(Transform):
         self.rng.setstate((version, tuple(numbers), gauss))
 
 
+class Repeat(Transform):
+    """Every item so many times; so many newer ones come between two times of it.
+
+    Nothing is ever pushed out: an item stays until its last time has come.
+    """
+
+    holds = True
+    divides = True
+
+    def __init__(
+        self, node: Node, fn: Callable[..., Any] | None, accounts: Accounts, seed: int
+    ) -> None:
+        super().__init__(node, fn, accounts, seed)
+        self.times: int = node["times"]
+        self.after: int = node["after"]
+        self.newest_last: Outs = []
+        """items whose last time is still to come"""
+
+    def feed(self, value: Any, marks: Marks) -> Outs:
+        self.accounts.share(marks, self.times - 1)
+        if not self.after:
+            return [(value, marks)] * self.times
+        self.newest_last.append((value, marks))
+        return self._due(0)
+
+    def flush(self) -> Outs:
+        return [out for later in range(1, self._most + 1) for out in self._due(later)]
+
+    @property
+    def _most(self) -> int:
+        """How many newer items come before the last time of an item."""
+        return (self.times - 1) * self.after
+
+    def _due(self, later: int) -> Outs:
+        """Those whose time it is, the newest first; `later`: so many turns without a new item."""
+        aged = range(later, self._most + 1)  # of the newest item first
+        items = list(zip(aged, reversed(self.newest_last), strict=False))
+        due = [item for age, item in items if age % self.after == 0]
+        if len(items) > self._most - later:  # the oldest has had its last time
+            del self.newest_last[0]
+        return due
+
+    def inside(self) -> Outs:
+        return list(self.newest_last)
+
+    def clear(self) -> None:
+        self.newest_last = []
+
+    def set_state(self, state: State) -> None:
+        self.newest_last = [(value, tuple(marks)) for value, marks in state["inside"]]
+
+
 class Limit(Transform):
     """The first n, then the end."""
 
@@ -280,6 +332,7 @@ _TRANSFORMS: dict[str, type[Transform]] = {
     "combine": Combine,
     "batch": Batch,
     "shuffle": Shuffle,
+    "repeat": Repeat,
     "limit": Limit,
     "zip_with_source_actor": ZipWithSource,
 }

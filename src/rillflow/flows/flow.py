@@ -121,6 +121,23 @@ class Flow(Stream[T_co]):
         )
         return Flow(node)
 
+    def repeat(self, times: int, *, after: int = 0, name: str | None = None) -> Flow[T_co]:
+        """Each item so many times, with so many newer items between two times of it.
+
+        Nothing is pushed out: an item is held until its last time, and a request that it came from
+        is settled when all of its times are done with. When the input ends the rest follows.
+        """
+        require_positive("repeat", "times", times)
+        if type(after) is not int or after < 0:
+            raise BuildError(f"repeat: after must be a whole number of at least 0; got {after!r}.")
+        if after and times == 1:
+            raise BuildError(
+                f"repeat: after={after} is what comes between two times of an item, and with "
+                "times=1 there is one; leave it out, or repeat items."
+            )
+        label = f"repeat({times}, after={after})" if after else f"repeat({times})"
+        return Flow(self._transform("repeat", name=name, label=label, times=times, after=after))
+
     def limit(self, n: int, *, name: str | None = None) -> Flow[T_co]:
         """End the flow after `n` items."""
         require_positive("limit", "n", n)

@@ -316,6 +316,20 @@ class LearnerBase(ABC):
         """Let the acting network go on from these."""
         self.acting.set_weights(weights)
 
+    def begin_with(self, weights: Mapping[str, Array]) -> None:
+        """Let training begin with the acting network of another run; its target follows it.
+
+        Other networks, as critics beside an actor, begin as they would; what is known of
+        observations is known to all of them.
+        """
+        acts = self.modules.acts
+        self.set_weights(weights)
+        if acts in self.m.targets:
+            self.copy_to_target(acts, 1.0)
+        first, *others = self.normalizers() or [None]
+        for other in others:
+            other.set(first.moments)
+
     @abstractmethod
     def optimiser_state(self, name: str) -> dict[str, dict[str, Array]]:
         """What the optimiser of a network remembers of each parameter, under torch's names."""

@@ -43,7 +43,8 @@ class Learn:
 
     def _learner(self) -> AnyLearner:
         if self.learner is None:
-            self.learner = make_learner(self.workers.spec, self.workers.config, self.seed)
+            made = make_learner(self.workers.spec, self.workers.config, self.seed)
+            self.learner = self.workers.begun(made)
         return self.learner
 
     def get_state(self) -> dict[str, Any]:

@@ -32,7 +32,8 @@ def meta_learner_of(workers: Workers, ctx: Context) -> MetaLearner:
         # torch is imported where it is needed
         from rillflow.learning.meta_learner import MetaLearner
 
-        return MetaLearner(workers.spec, workers.config, workers.seed(ctx.seed))
+        seed = workers.seed(ctx.seed)
+        return workers.begun(MetaLearner(workers.spec, workers.config, seed))
 
     return ctx.shared(workers.learner_key, make)
 

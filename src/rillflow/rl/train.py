@@ -24,7 +24,8 @@ def learner_of(workers: Workers, ctx: Context) -> AnyLearner:
     """The one learner that the operators of a run share; made by the first that asks."""
 
     def make() -> AnyLearner:
-        return make_learner(workers.spec, workers.config, workers.seed(ctx.seed))
+        seed = workers.seed(ctx.seed)
+        return workers.begun(make_learner(workers.spec, workers.config, seed))
 
     return ctx.shared(workers.learner_key, make)
 

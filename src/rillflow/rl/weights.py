@@ -9,7 +9,6 @@ from rillflow.experience.batch import Array
 from rillflow.graph.context import Context, Operator
 from rillflow.graph.handles import ActorHandle, Actors
 from rillflow.learning.results import Learned
-from rillflow.policies.make import first_weights
 from rillflow.rl.workers import Workers
 from rillflow.types import Ref
 
@@ -56,10 +55,10 @@ class Published:
 
 
 def published_of(workers: Workers, ctx: Context) -> Published:
-    """What the operators of a run share; at first the weights that the run's seed gives."""
+    """What the operators of a run share; at first the weights that the workers begin with."""
 
     def make() -> Published:
-        return Published(workers, first_weights(workers.spec, workers.seed(ctx.seed)))
+        return Published(workers, workers.first_weights(ctx.seed))
 
     return ctx.shared(workers.weights_key, make)
 

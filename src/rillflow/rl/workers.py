@@ -12,15 +12,18 @@ from rillflow.graph.handles import Actors, Handle
 from rillflow.learning.config import AlgorithmConfig, replaced
 from rillflow.learning.results import DEFAULT_POLICY
 from rillflow.learning.schedules import require_goal
+from rillflow.policies.make import first_weights
 from rillflow.policies.spec import PolicySpec
 from rillflow.seeding import derive_seed
 from rillflow.types import Placement
 
 if TYPE_CHECKING:
     from rillflow.flows.stream import Stream
+    from rillflow.learning.learner_base import LearnerBase
     from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers
 
 C = TypeVar("C", bound=AlgorithmConfig)
+L = TypeVar("L", bound="LearnerBase")
 
 
 class AnyWorkers(Protocol):
@@ -40,6 +43,8 @@ class Workers(Handle):
 
     policy = DEFAULT_POLICY
     concat: Callable[[list[Any]], Any] = staticmethod(SampleBatch.concat)
+    initial: Mapping[str, Array] | None = None
+    """weights that the policy begins with; None: those that the run's seed gives"""
 
     def __init__(self, config: AlgorithmConfig) -> None:
         require_goal(config)
@@ -88,6 +93,18 @@ class Workers(Handle):
     def seed(self, run_seed: int) -> int:
         """Of this policy's first weights and its learner."""
         return run_seed
+
+    def first_weights(self, run_seed: int) -> Mapping[str, Array]:
+        """What the workers act with at first."""
+        if self.initial is not None:
+            return self.initial
+        return first_weights(self.spec, self.seed(run_seed))
+
+    def begun(self, learner: L) -> L:
+        """A new learner of this policy, with what it is to begin with."""
+        if self.initial is not None:
+            learner.begin_with(self.initial)
+        return learner
 
     def message(self, weights: Mapping[str, Array]) -> Any:
         """Weights in the form in which the workers take them."""
@@ -184,7 +201,10 @@ def placement_of(num_workers: int) -> Placement:
     return "process" if num_workers else "driver"
 
 
-REMEMBERING = ("ppo", "a2c", "a3c", "pg", "impala", "dqn", "simple_q", "apex", "async_dqn")
+REMEMBERING = (
+    *("ppo", "a2c", "a3c", "pg", "impala", "appo"),
+    *("dqn", "simple_q", "apex", "async_dqn"),
+)
 """the algorithms that train policies with a memory"""
 
 

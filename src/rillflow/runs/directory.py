@@ -30,6 +30,7 @@ from rillflow.errors import BuildError, RunError
 from rillflow.files import write_json, write_text
 from rillflow.runs.machine_facts import machine, versions
 from rillflow.safety import bounded
+from rillflow.safety.own_code import sealed
 
 if TYPE_CHECKING:
     from rillflow.checkpoint.lock import Lock
@@ -93,6 +94,9 @@ class RunDirectory:
             "machine": machine(),
             **more,
         }
+        consent = sealed(facts)
+        if consent is not None:
+            facts["consent"] = consent
         try:
             write_json(directory.path / "run.json", facts, indent=2, durable=True)
             directory.checkpoints.mkdir(exist_ok=True)

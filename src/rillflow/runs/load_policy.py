@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rillflow.errors import BuildError
 from rillflow.results.trained import TrainedAgents
 from rillflow.results.trained import load as load_file
+from rillflow.runs.code_by_name import pointed_at
+from rillflow.runs.own_names import OwnCode
 from rillflow.safety.consent import named_code, refusal, untrusted
 
 if TYPE_CHECKING:
@@ -38,18 +40,31 @@ def load(
         trust: names of code in the file that may be imported, such as "my_envs:Maze".
     """
     path = Path(path)
-    how: dict[str, Any] = {"env": env, "model": model, "trust": trust}
     if not path.exists():
         raise BuildError(
             f"there is no file and no run {str(path)!r}; `rillflow list runs` shows the runs."
         )
+    how: dict[str, Any] = {"env": env, "model": model, "trust": trust}
     if not path.is_dir():
         if best:
             raise BuildError(f"best=True is about a run's directory, and {str(path)!r} is a file.")
-        return load_file(path, **how)
+        return load_file(path, **_with_own(path, how))
     if (path / "agents.json").is_file():
-        return TrainedAgents.load(path, **how)
+        return TrainedAgents.load(path, **_with_own(path, how))
     return _of_run(path, best, how)
+
+
+def _with_own(path: Path, how: dict[str, Any]) -> dict[str, Any]:
+    """What is given, and what the user gave when the run began."""
+    own = OwnCode(path)
+    if not own.names:
+        return how
+    model = how["model"]
+    name = own.model()
+    if model is None and name is not None:
+        model = pointed_at(name)
+    trust = [*how["trust"], *own.names]
+    return {"env": how["env"] or own.env(), "model": model, "trust": trust}
 
 
 def saved_policy(run: Path, *, best: bool = False) -> Path | None:
@@ -96,7 +111,8 @@ def _from_checkpoint(run: Path, checkpoint: Any, how: dict[str, Any]) -> Any:
     settings = settings_to_act(about, None, None)
     given = {name: how[name] for name in ("env", "model") if how[name] is not None}
     asked = {name: value for name, value in settings.items() if name not in given}
-    missing = untrusted(named_code(asked, about.get("algorithm")), how["trust"])
+    trust = [*how["trust"], *OwnCode(run).names]
+    missing = untrusted(named_code(asked, about.get("algorithm")), trust)
     if missing:
         way = f"load it with trust={[*missing]!r}."
         raise BuildError(refusal(run / "run.json", missing, way))

@@ -22,6 +22,7 @@ from rillflow.runs.run_options import RunOptions
 from rillflow.runs.start_run import new_directory, start
 from rillflow.runs.train import Told, Until
 from rillflow.runs.training_run import TrainingRun
+from rillflow.runs.warm_start import begin_with, told
 
 
 def run(
@@ -31,6 +32,7 @@ def run(
     until: Until = None,
     seed: int = 0,
     engine: str | Engine = "local",
+    init_from: Any = None,
     run_dir: str | Path | None = None,
     label: str | None = None,
     wait: bool = True,
@@ -67,6 +69,7 @@ def run(
         until: as for `train`; so is what follows.
         seed: on `sim`, the same seed gives the same run.
         engine: where it runs.
+        init_from: a policy to begin with.
         run_dir: the run's own directory; `rf.resume(run_dir, flow=flow, workers=workers)` goes on.
         label: what to call the run beside others, in plots and views.
         wait: False: train in a thread, and give the run back at once.
@@ -103,10 +106,13 @@ def run(
         keep=keep,
     ).check(has_directory=run_dir is not None)
     job = job_of_flow(flow, workers, checked(until), seed, engine, settings)
+    begin_with(workers, init_from)
     built = workers, flow
     directory = None
     if run_dir is not None:
-        directory = new_directory(Path(run_dir), job, built, label=label, flow=OWN_FLOW)
+        directory = new_directory(
+            Path(run_dir), job, built, label=label, flow=OWN_FLOW, init_from=told(init_from)
+        )
     return start(job, built, options, directory)
 
 

@@ -24,6 +24,7 @@ from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.listeners import Listener
 from rillflow.runs.newest_policy import from_checkpoint, settings_to_act
+from rillflow.runs.own_names import OwnCode
 from rillflow.safety.consent import named_code, refusal, untrusted
 
 OWN_FLOW = "own"
@@ -105,6 +106,7 @@ def job_of(
             f"again: in Python, rf.resume({str(directory)!r}, flow=flow, workers=workers)."
         )
     name = about["algorithm"]
+    trust = [*trust, *OwnCode(directory.path).names]
     missing = untrusted(named_code(about["config"], name), trust)
     if missing:
         way_out = f"give trust={[*missing]!r}."

@@ -18,6 +18,7 @@ from rillflow.runs.multi_agent import assigned
 from rillflow.runs.run_options import RunOptions
 from rillflow.runs.start_run import new_directory, start
 from rillflow.runs.training_run import TrainingRun as TrainingRun
+from rillflow.runs.warm_start import begin_with, told
 
 Until = Mapping[str, float] | float | None
 Told = Callable[[dict[str, float]], None]
@@ -31,6 +32,7 @@ def train(
     seed: int = 0,
     engine: str | Engine = "local",
     policies: str | Mapping[str, str] | None = None,
+    init_from: Any = None,
     run_dir: str | Path | None = None,
     label: str | None = None,
     wait: bool = True,
@@ -67,6 +69,7 @@ def train(
         engine: where it runs.
         policies: for an environment with several agents: "shared" (one policy for all), "each"
             (one for each agent), or a dict with the name of each agent's policy.
+        init_from: a policy to begin with: a run's directory, a file, a run, or a policy.
         run_dir: the run's own directory, for what `rillflow train` writes; None: nothing is.
         label: what to call the run beside others, in plots and views.
         wait: False: train in a thread, and give the run back at once; see `run.wait()`.
@@ -111,5 +114,9 @@ def train(
     name = algorithm if isinstance(algorithm, str) else module.name
     job = Job(name, module, config, limits, seed, engine, agents)
     built = job.build()  # a mistake is told before anything is written
-    directory = None if run_dir is None else new_directory(Path(run_dir), job, built, label=label)
+    begin_with(built[0], init_from)
+    directory = None
+    if run_dir is not None:
+        more = {"label": label, "init_from": told(init_from)}
+        directory = new_directory(Path(run_dir), job, built, **more)
     return start(job, built, options, directory)

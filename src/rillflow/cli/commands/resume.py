@@ -62,6 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.runs.directory import RunDirectory
+    from rillflow.runs.own_names import OwnCode
     from rillflow.safety.consent import named_code
 
     take_named([*options.trust, options.algorithm])
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     about = directory.about
     _require_same(options, about)
     named = named_code(about.get("config", {}), about.get("algorithm"))
+    options.trust = [*options.trust, *OwnCode(directory.path).names]
     require_trust(directory.path / "run.json", named, options.trust, "resume", arguments)
     until = parse_until(options.until) if options.until else dict(about.get("until", {}))
     if options.engine is None:

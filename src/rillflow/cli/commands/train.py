@@ -58,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.job import Job
     from rillflow.runs.resume_exactness import MEANING, exactness
+    from rillflow.runs.warm_start import begin_with
 
     with notes_as_lines():
         job = Job(
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
             agents_for(request),
         )
         built = job.build()  # a mistake is told before anything is written
+        begin_with(built[0], options.init_from)
         level = exactness(job, built[1])
         directory = RunDirectory.create(
             options.run_dir,
@@ -82,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
             until=until,
             agents=job.agents,
             exactness=level,
-            **({} if options.label is None else {"label": options.label}),
+            **{n: v for n in ("label", "init_from") if (v := getattr(options, n)) is not None},
         )
         with directory:
             try:
@@ -280,6 +282,8 @@ def _what_to_trust(about: dict[str, Any]) -> tuple[str, str]:
     """Flags that let code of the user's own be imported again: to play, and to go on."""
     from rillflow.safety.consent import named_code
 
+    if about.get("consent"):
+        return "", ""  # what the user has named is remembered
     settings = about.get("config", {})
     to_play = named_code({name: settings.get(name) for name in ("env", "env_config")})
     to_go_on = named_code(settings, about.get("algorithm"))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.cli.flags.parser import Parser
-from rillflow.cli.flags.trust import add_trust_flag, require_trust, take_named
+from rillflow.cli.flags.trust import add_trust_flag, program, require_trust, take_named
 from rillflow.cli.output.error_messages import Usage
+from rillflow.runs.own_names import OwnCode
 
 if TYPE_CHECKING:
     from rillflow.checkpoint import Checkpoint
@@ -128,7 +130,10 @@ class Asked:
         from rillflow.results.trained import TrainedAgents, load
 
         given = self.options
-        how = {"env": given.env, "model": self._model(), "trust": given.trust}
+        own = OwnCode(path)
+        trust = [*given.trust, *own.names]
+        env = given.env or own.env()
+        how = {"env": env, "model": self._model(own), "trust": trust}
         found = TrainedAgents.load(path, **how) if path.is_dir() else load(path, **how)
         if self.plays:
             for one in _each(found):
@@ -152,13 +157,23 @@ class Asked:
         given = [self.options.env, self.options.model]
         settings = settings_to_act(about, *given)
         named = named_code(settings, about.get("algorithm"))
-        require_trust(file, named, [*self.options.trust, *given], self.command, self.arguments)
+        trust = [*self.options.trust, *given, *OwnCode(run).names]
+        require_trust(file, named, trust, self.command, self.arguments)
         return from_checkpoint(checkpoint, about, settings)
 
-    def _model(self) -> Any:
+    def _model(self, own: OwnCode) -> Any:
+        """The network that the user has named, now or when the run began."""
         from rillflow.runs.code_by_name import pointed_at
+        from rillflow.safety.consent import refusal
 
-        return None if self.options.model is None else pointed_at(self.options.model)
+        unnamed, name = own.unnamed_model(), self.options.model or own.model()
+        if name is None and unnamed in self.options.trust:
+            name = unnamed
+        if name is None and unnamed is not None and own.run is not None:
+            words = [program(), self.command, *self.arguments, "--model", unnamed]
+            way = f"name it with `{shlex.join(words)}`"
+            raise Usage(refusal(own.run / "run.json", {unnamed: "its model"}, way))
+        return None if name is None else pointed_at(name)
 
 
 def _each(found: Trained | TrainedAgents) -> Iterable[Any]:
