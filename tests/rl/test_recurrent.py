@@ -176,7 +176,7 @@ def test_values_of_cut_episodes_are_those_of_the_whole_sequence() -> None:
 # -- who takes them --------------------------------------------------------------------------------
 
 
-ENVS = {"maml": "PointGoal", "sac": "Pendulum-v1", "td3": "Pendulum-v1"}
+ENVS = {"maml": "PointGoal"} | dict.fromkeys(("sac", "td3", "cql", "iql"), "Pendulum-v1")
 
 
 @pytest.mark.parametrize("algorithm", NAMES)

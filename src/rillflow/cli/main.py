@@ -85,7 +85,7 @@ def usage() -> str:
         "Distributed reinforcement learning as short, typed dataflows over actors.",
     ]
     for title, commands in GROUPS.items():
-        lines += ["", title, *(f"  {name:<10}{text}" for name, text in commands.items())]
+        lines += ["", title, *(f"  {name:<12}{text}" for name, text in commands.items())]
     lines += ["", _EXAMPLES]
     lines.append(
         "`rillflow COMMAND --help` says more about each. RILLFLOW_DEBUG=1 shows tracebacks."

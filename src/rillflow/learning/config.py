@@ -265,6 +265,11 @@ class AlgorithmConfig(metaclass=_Settings):
         """What a person should know of a run with these settings."""
         return ()
 
+    @property
+    def plays(self) -> bool:
+        """Whether environments are played to learn."""
+        return True
+
     def require_ready(self, until: Mapping[str, float]) -> None:
         """Refuse to begin a run with these limits; algorithms that need more than settings do."""
 

@@ -58,6 +58,11 @@ class OfflineConfig(AlgorithmConfig):
         """What a step is here."""
         return (f"learns from {self.data or self.source}: a step is a row learned from",)
 
+    @property
+    def plays(self) -> bool:
+        """Whether environments are played to learn; rows of data go on where they were."""
+        return self.source is not None
+
     def require_ready(self, until: Mapping[str, float]) -> None:
         """Refuse to begin without data, and limits that nothing could reach."""
         name = self.algorithm.name
