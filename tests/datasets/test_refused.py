@@ -212,6 +212,7 @@ def test_without_a_look_at_every_number_what_is_not_finite_is_told_when_it_is_me
         ({"data": "x", "data_memory": "much"}, r"data_memory is a size"),
         ({"data": "x", "data_memory": 0}, r"data_memory must be above 0"),
         ({"data": "x", "n_step": 0}, r"n_step must be at least 1"),
+        ({"data": "x", "n_step": 3}, r"n_step is about rewards, and bc looks at none"),
         ({"data": "x", "lagrangian": True}, r"unknown setting 'lagrangian'"),
         ({"data": "nowhere"}, r"there is no such directory"),
     ],
@@ -231,3 +232,12 @@ def test_more_workers_than_episodes_are_refused(tmp_path: Path) -> None:
     path = chain(tmp_path / "mine")
     with pytest.raises(rf.BuildError, match=r"4 workers share 3 episodes"):
         rf.train("bc", "CartPole-v1", data=str(path), num_workers=4)
+
+
+def test_without_the_library_it_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = chain(tmp_path / "mine")
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(rf.BuildError, match=r"pip install 'rillflow\[offline\]'"):
+        rf.train("bc", "CartPole-v1", data=str(path))

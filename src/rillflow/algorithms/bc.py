@@ -27,6 +27,11 @@ class Config(OfflineConfig):
     entropy_coef: float = 0.0
     """weight of the entropy bonus: above 0 the policy stays less certain than the data is"""
 
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        ahead = "n_step is about rewards, and bc looks at none: leave it out"
+        return super().problems() + [ahead] * (self.n_step != 1)
+
 
 def modules(spec: PolicySpec, cfg: Config) -> Modules:
     """One network that acts; nobody asks for its values."""
