@@ -16,6 +16,7 @@ from importlib import import_module
 
 from rillflow.cli.commands import COMMANDS, GROUPS
 from rillflow.cli.output.error_messages import Usage, explain_error
+from rillflow.cli.output.plain_terminal import never_fail
 
 _EXAMPLES = """\
 examples
@@ -30,6 +31,7 @@ examples
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    never_fail()
     try:
         return _run(given)
     except KeyboardInterrupt:

@@ -25,7 +25,8 @@ def time_major(rows: Mapping[str, Any]) -> bool:
     """Whether these rows are fragments, with time first and environments second."""
     if not TIMELESS.isdisjoint(rows):
         return True
-    for name in _OF_EACH_STEP:  # asked of each minibatch, where a generator would take its time
+    # asked of each minibatch, where a generator would take its time
+    for name in _OF_EACH_STEP:  # noqa: SIM110
         if name in rows and len(rows[name].shape) > 1:
             return True
     return False

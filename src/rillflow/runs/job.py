@@ -20,6 +20,7 @@ from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.runs.callbacks import Callbacks
 from rillflow.runs.checkpointer import Checkpointer
+from rillflow.runs.few_rows import FewRows
 from rillflow.runs.follow_up import followed
 from rillflow.runs.history import History
 from rillflow.runs.interrupts import Interrupts
@@ -120,7 +121,7 @@ def run_job(
     """
     workers, flow = job.build() if built is None else built
     told = Listeners(listeners)
-    progress, history = Progress(), History()
+    progress, history, few = Progress(), History(), FewRows()
     run = flow.run(job.engine, seed=job.seed, on_failure=worker_policy(job.config))
     run.on_fault(_told)
     if checkpointer is not None and checkpoint is not None:
@@ -128,13 +129,14 @@ def run_job(
 
     def heard(row: dict[str, float]) -> None:
         history.append(row)
-        told.on_row(row)
+        if few.passes(row):
+            told.on_row(row)
         if on_row is not None:
             on_row(row)
 
     learned = Learned(workers, run, history.rows)
     follow = followed(job, learned, run, progress, checkpointer, interrupts, callbacks, seen)
-    with _failures_told(told):
+    with _failures_told(told, few):
         with ExitStack() as at_the_end, run, Waits(run, interrupts) as waits:
             at_the_end.callback(lambda: follow.close(history.newest))
             run.on_metrics(progress.record)
@@ -159,6 +161,7 @@ def run_job(
             if checkpointer is not None:
                 checkpointer.finish(hurry=ending.hurry)
                 follow.saved(checkpointer.take_saved())
+        _tell_last(told, few)
         told.on_end(ending.state)
     trained.best = follow.best.policy()
     follow.run.ends(trained, ending.state, ending.why)
@@ -166,16 +169,25 @@ def run_job(
 
 
 @contextmanager
-def _failures_told(told: Listeners) -> Iterator[None]:
+def _failures_told(told: Listeners, few: FewRows) -> Iterator[None]:
     """Inside, what ends a run otherwise than it should is told to those who listen."""
     try:
         yield
     except KeyboardInterrupt:
+        _tell_last(told, few)
         told.on_end("stopped")
         raise
     except BaseException as error:
+        _tell_last(told, few)
         told.on_end("failed", error)
         raise
+
+
+def _tell_last(told: Listeners, few: FewRows) -> None:
+    """The last row of a run is told, too."""
+    if few.left is not None:
+        told.on_row(few.left)
+        few.left = None
 
 
 def _go_on_from(

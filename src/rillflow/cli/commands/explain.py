@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     request = parse_request(parser, arguments)
     name = request.options.format
     out = None if request.options.out is None else Path(request.options.out)
-    if name is None:
-        name = "text" if out is None else _ENDINGS.get(out.suffix.lower(), "text")
     formats = _OF_MODULES if request.options.modules else FORMATS
+    if name is None:
+        name = "text" if out is None else _format_of(out, formats)
     if name not in formats:
         raise Usage(f"--format is one of {', '.join(formats)}; got {name!r}")
 
@@ -84,6 +84,22 @@ def main(arguments: Sequence[str]) -> int:
         out.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
         print(out)
     return 0
+
+
+def _format_of(out: Path, formats: Mapping[str, object]) -> str:
+    """What the ending of a file says."""
+    ending = out.suffix.lower()
+    name = _ENDINGS.get(ending)
+    if name in formats:
+        return str(name)
+    known = [one for one, kind in _ENDINGS.items() if kind in formats]
+    way = ""
+    if ending in (".png", ".jpg", ".jpeg", ".pdf", ".gif") and "svg" in formats:
+        way = f": a picture is an .svg, which every browser shows; -o {out.with_suffix('.svg')}"
+    raise Usage(
+        f"-o {out}: explain writes {', '.join(known)}, not {ending or 'a file without an ending'}"
+        f"{way or '; or say what it is by --format'}"
+    )
 
 
 def _modules_of(workers: Any) -> Any:

@@ -14,6 +14,7 @@ from rillflow.cli.flags.parser import Parser
 from rillflow.cli.flags.trust import flags, program
 from rillflow.cli.flags.until import parse_until
 from rillflow.cli.output.error_messages import Usage
+from rillflow.cli.output.fitted_lines import fitted
 from rillflow.cli.request import (
     add_request_flags,
     agents_for,
@@ -235,7 +236,7 @@ def finish(options: Any, directory: RunDirectory, outcome: Outcome) -> None:
     if options.quiet:
         print(directory)
         return
-    print("\n".join(["", *summary(directory, outcome)]))
+    print("\n".join(["", *fitted(summary(directory, outcome))]))
 
 
 def summary(directory: RunDirectory, outcome: Outcome) -> list[str]:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from rillflow.runs.callbacks import slow_ones
 from rillflow.runs.listeners import Listener, Row
 from rillflow.runs.progress.braille_curve import MARK, bar, curve, number
+from rillflow.runs.progress.operator_table import operator_table
 from rillflow.runs.progress.progress_lines import of_few, time_left
 from rillflow.runs.progress.time_left import Forecast, duration
 from rillflow.runs.status import snapshot
@@ -115,23 +115,23 @@ class Display(Listener):
     def picture(self) -> Group:
         """Everything, top to bottom."""
         width = min(self.console.width, _WIDEST)
-        parts: list[Any] = [Text(self.title, style="bold", no_wrap=True)]
+        parts: list[Any] = [Text(self.title, style="bold")]
         parts += self._plot(width)
         parts += self._figures(width)
         status = self._look()
         if self.row is not None and status.get("operators"):
-            parts += ["", _operators(status, width, self._most_operators())]
+            parts += ["", operator_table(status, width, self._most_operators())]
             if status["seconds"]:  # on `sim` work may take no time: then nothing is busy
                 parts += [Text(status["verdict"], style="yellow")]
-        parts += [Text(line, style="red", no_wrap=True) for line in _silent(status)]
+        parts += [Text(line, style="red") for line in _silent(status)]
         slow = slow_ones(status.get("callbacks", {}), time.monotonic() - self._begin)
-        parts += [Text(line, style="red", no_wrap=True) for line in slow]
-        parts += [Text(note, style="dim", no_wrap=True) for note in self._notes()]
+        parts += [Text(line, style="red") for line in slow]
+        parts += [Text(note, style="dim") for note in self._notes()]
         return Group(*parts)
 
     def _plot(self, width: int) -> list[Text]:
         shown = min(self._most_operators(), len(self._status.get("operators", ())))
-        height = max(3, min(_PLOT_LINES, self.console.height - _OTHER_LINES - shown))
+        height = max(3, min(_PLOT_LINES, self.console.height - self._other_lines() - shown))
         if len(self.curve.xs) < 2:
             return []
         lines = curve(
@@ -157,46 +157,55 @@ class Display(Listener):
 
     def _most_operators(self) -> int:
         """How many operators there is room for, beside a small plot."""
-        return max(2, min(_OPERATORS, self.console.height - _OTHER_LINES - 3))
+        return max(2, min(_OPERATORS, self.console.height - self._other_lines() - 3))
+
+    def _other_lines(self) -> int:
+        """Of the picture, beside the plot and the operators: some take more lines than one."""
+        width = max(1, self.console.width)
+        told = [self.title, *self._notes(), self._status.get("verdict", "")]
+        return _OTHER_LINES + sum(max(0, -(-len(line) // width) - 1) for line in told)
 
     def _figures(self, width: int) -> list[Any]:
         row = self.row
         if row is None:
             waited = duration(time.monotonic() - self._begin)
             return [Text(f"starting workers, waiting for the first update ({waited})")]
-        figures = Text()
-        if math.isfinite(row["return"]):
-            figures.append(f"return {number(round(row['return'], 1))}", style="bold cyan")
-            figures.append(of_few(row), style="cyan")
-        else:
-            figures.append("return after the first episode", style="cyan")
-        figures.append(f"   {row['steps']:,.0f} steps   {self.forecast.rate:,.0f} steps/s   ")
+        known = math.isfinite(row["return"])
+        got = f"return {number(round(row['return'], 1))}" if known else "return"
+        few = of_few(row) if known else " after the first episode"
+        parts = [
+            Text(got, style="bold cyan").append(few, style="not bold cyan"),
+            Text(f"{row['steps']:,.0f} steps"),
+            Text(f"{self.forecast.rate:,.0f} steps/s"),
+        ]
         if width > 90:
-            figures.append(f"{row['episodes']:,.0f} episodes   ")
-        figures.append(duration(row["seconds"]))
+            parts.append(Text(f"{row['episodes']:,.0f} episodes"))
+        parts.append(Text(duration(row["seconds"])))
         left = self.forecast.left()
         if left is not None and not self.state:
-            figures.append(f"   about {time_left(left)}", style="green")
+            parts.append(Text(f"about {time_left(left)}", style="green"))
         done = Text(bar(self._done(row), width), style="green" if self.state else "cyan")
-        return [figures, *self._evaluations(), done]
+        return [*packed(parts, width), *self._evaluations(width), done]
 
-    def _evaluations(self) -> list[Text]:
+    def _evaluations(self, width: int) -> list[Text]:
         """The newest evaluation, the best so far, and the one under way."""
         about = self._status.get("evaluation")
         if not about:
             return []
-        line, last, best = Text(no_wrap=True), about["last"], self._status.get("best") or {}
+        parts, last, best = list[Text](), about["last"], self._status.get("best") or {}
         if last is not None:
-            line.append(f"evaluated {number(round(last['return'], 1))}", style="bold magenta")
-            line.append(f" at {last['steps']:,.0f}")
+            text = Text(f"evaluated {number(round(last['return'], 1))}", style="bold magenta")
+            parts.append(text.append(f" at {last['steps']:,.0f}", style="not bold default"))
         if best.get("by") == "evaluation" and best["steps"] != last["steps"]:
-            line.append(f"   best {number(round(best['score'], 1))} at {best['steps']:,.0f}")
+            parts.append(Text(f"best {number(round(best['score'], 1))} at {best['steps']:,.0f}"))
         if about["under_way"] is not None and not self.state:
             now = f"evaluating {about['under_way']:,.0f} for {duration(about['seconds'])}"
-            line.append(f"   {now}" if line else now, style="dim")
+            parts.append(Text(now, style="dim"))
         if about["failed"]:
-            line.append(f"   {about['failed']:,} failed", style="red")
-        return [line] if line else [Text(f"evaluated every {about['every']:,} steps", style="dim")]
+            parts.append(Text(f"{about['failed']:,} failed", style="red"))
+        if not parts:
+            parts = [Text(f"evaluated every {about['every']:,} steps", style="dim")]
+        return packed(parts, width)
 
     def _done(self, row: Row) -> float:
         """How much of the way has been gone, by time where that can be said."""
@@ -244,23 +253,12 @@ def _painted(line: str, margin: int) -> Text:
     return text
 
 
-def _operators(status: Mapping[str, Any], width: int, most: int) -> Table:
-    """Who does how much; the busiest ones where there are many."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("operator", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 50))
-    table.add_column("where", no_wrap=True)
-    for name in ("items", "items/s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("busy", no_wrap=True)
-    lines = status["operators"]
-    if len(lines) > most:
-        busiest = sorted(lines, key=lambda line: -float(line["busy"]))[:most]
-        lines = [line for line in lines if line in busiest]
-    for line in lines:
-        share = float(line["utilisation"])
-        busy = Text(f"{share:>4.0%} ")
-        busy.append(bar(share, 10), style="red" if share > 0.8 else "cyan")
-        rate = float(line["rate"])
-        shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-        table.add_row(line["name"], line["where"], f"{line['items']:,}", shown, busy)
-    return table
+def packed(parts: list[Text], width: int) -> list[Text]:
+    """Parts beside each other in lines of this width; no part is torn but one that is too long."""
+    lines: list[Text] = []
+    for part in parts:
+        if lines and lines[-1].cell_len + 3 + part.cell_len <= width:
+            lines[-1].append("   ").append_text(part)
+        else:
+            lines.append(part)
+    return lines

@@ -9,6 +9,11 @@ from collections.abc import Mapping
 _KEPT = 400
 _FEW = 100
 """episodes of which a return is not yet the mean that it will be"""
+_SEEN = 1.0
+"""seconds that results have to cover before a rate says how it goes on: the first of them have
+waited for processes and for what is imported"""
+_FARTHEST = 30.0
+"""times what was seen of a trend; a guess that is farther away says only that nobody knows"""
 
 
 class Forecast:
@@ -45,7 +50,8 @@ class Forecast:
         guesses = []
         if "seconds" in self.until:
             guesses.append((self.until["seconds"] - seconds, "seconds"))
-        if "steps" in self.until and self.rate > 0:
+        covered = seconds - self._points[0][0]
+        if "steps" in self.until and self.rate > 0 and covered >= _SEEN:
             guesses.append(((self.until["steps"] - steps) / self.rate, "steps"))
         if "return" in self.until and (trend := self._trend()) is not None:
             guesses.append((trend, "return"))
@@ -55,7 +61,7 @@ class Forecast:
         """Seconds to the wanted return, along the line through the later half of the returns."""
         points = [(x, y) for x, _, y in self._points if math.isfinite(y)]
         points = points[len(points) // 2 :]
-        if len(points) < 5:
+        if len(points) < 5 or points[-1][0] - points[0][0] < _SEEN:
             return None
         mean_x = sum(x for x, _ in points) / len(points)
         mean_y = sum(y for _, y in points) / len(points)
@@ -64,7 +70,9 @@ class Forecast:
         missing = self.until["return"] - points[-1][1]
         if missing <= 0:
             return 0.0
-        return missing / slope if slope > 0 else None
+        if slope <= 0 or missing / slope > _FARTHEST * (points[-1][0] - points[0][0]):
+            return None
+        return missing / slope
 
 
 def duration(seconds: float) -> str:
