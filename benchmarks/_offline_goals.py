@@ -85,20 +85,20 @@ GOALS: dict[str, tuple[Goal, ...]] = {
     ),
     "marwil": (
         Goal(
-            algorithm="marwil", env="CartPole-v1", steps=1_000_000, each=0.9,
+            algorithm="marwil", env="CartPole-v1", steps=500_000, each=0.9,
             judge=where_imitation_fails,
             called="marwil on CartPole-v1, part of the expert's return, half of the data bad",
         ),
     ),
     "cql": (
         Goal(
-            algorithm="cql", env="Pendulum-v1", steps=2_560_000, each=-300,
+            algorithm="cql", env="Pendulum-v1", steps=1_280_000, each=-300,
             judge=above_data_and_bc, called="cql on Pendulum-v1, data of about -600",
         ),
     ),
     "iql": (
         Goal(
-            algorithm="iql", env="Pendulum-v1", steps=2_560_000, each=-10_000,
+            algorithm="iql", env="Pendulum-v1", steps=1_280_000, each=-10_000,
             judge=above_data_and_bc, called="iql on Pendulum-v1, data of about -600",
         ),
     ),

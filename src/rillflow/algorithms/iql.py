@@ -55,7 +55,18 @@ class Config(OfflineConfig):
         return wrong
 
 
-TUNED: dict[str, dict[str, Any]] = {"Pendulum-v1": {"hidden": (64, 64), "lr": 1e-3, "tau": 0.01}}
+TUNED: dict[str, dict[str, Any]] = {
+    "Pendulum-v1": {
+        "hidden": (64, 64),
+        "lr": 3e-3,
+        "final_lr": 1e-5,
+        "lr_updates": 5000,
+        "tau": 0.02,
+        "gamma": 0.95,
+        "expectile": 0.9,
+        "beta": 1.0,
+    }
+}
 """settings for environments that the defaults do not suit"""
 
 

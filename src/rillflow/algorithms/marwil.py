@@ -47,6 +47,10 @@ class Config(OfflineConfig):
         return wrong
 
 
+TUNED: dict[str, dict[str, Any]] = {"CartPole-v1": {"final_lr": 1e-5, "lr_updates": 2000}}
+"""settings for environments that the defaults do not suit"""
+
+
 def modules(spec: PolicySpec, cfg: Config) -> Modules:
     """One network that acts and values, and two sizes, squared, by which rewards have no unit."""
     return Modules(
@@ -87,4 +91,6 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     return bulk_sync(rollouts).for_each(TrainOneStep(workers))
 
 
-MARWIL = Algorithm("marwil", Config, modules, update, plan, prepare=flat_rows, worker=DatasetWorker)
+MARWIL = Algorithm(
+    "marwil", Config, modules, update, plan, prepare=flat_rows, tuned=TUNED, worker=DatasetWorker
+)
