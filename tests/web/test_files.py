@@ -174,7 +174,7 @@ def test_a_long_history_is_read_in_several_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that none takes long."""
-    monkeypatch.setattr("rillflow.web.run_files._BUDGET", 0.0001)
+    monkeypatch.setattr("rillflow.web.followed_files.BUDGET", 0.0001)
     line = json.dumps({"steps": 1, "loss": 0.25, "text": "x" * 60}) + "\n"
     (tmp_path / "metrics.jsonl").write_text(line * 30_000)
     files = RunFiles(tmp_path)

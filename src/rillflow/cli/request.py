@@ -310,7 +310,14 @@ def command_line(request: Request, changed: dict[str, Any]) -> str:
     """
     import shlex
 
-    words = ["rillflow", "train", request.algorithm, request.env]
+    return shlex.join(
+        ["rillflow", "train", request.algorithm, request.env, *flags_of(request, changed)]
+    )
+
+
+def flags_of(request: Request, changed: dict[str, Any]) -> list[str]:
+    """Settings as flags."""
+    words: list[str] = []
     for setting in settings_of(request.module.Config):
         if setting.name in changed:
             value = changed[setting.name]
@@ -318,4 +325,4 @@ def command_line(request: Request, changed: dict[str, Any]) -> str:
                 words.append(setting.flag if value else setting.flag.replace("--", "--no-", 1))
             else:
                 words += [setting.flag, shown(value)]
-    return shlex.join(words)
+    return words

@@ -35,7 +35,7 @@ PROBLEMS = (
 
 def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     """The arrays by name; one of `PROBLEMS` if the file is not what `numpy.savez` writes."""
-    with regular_file(path) as (file, size), ZipFile(_Careful(file)) as archive:
+    with regular_file(path) as (file, size), ZipFile(Careful(file)) as archive:
         _check(archive.infolist(), size)
         return {
             entry.filename.removesuffix(".npy"): _array(archive, entry)
@@ -43,7 +43,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
         }
 
 
-class _Careful:
+class Careful:
     """A file that gives no more at once than the table of contents of a file of ours has."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -51,6 +51,7 @@ class _Careful:
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
 
     def read(self, size: int = -1) -> bytes:
+        """As a file; `ValueError` if that is more than is read at once."""
         data = self._file.read(_AT_ONCE + 1 if size < 0 else min(size, _AT_ONCE + 1))
         if len(data) > _AT_ONCE:
             raise ValueError(f"a table of contents of more than {_AT_ONCE:,} bytes")

@@ -5,6 +5,7 @@ RUN/run.json        what was asked for: algorithm, environment, settings, limits
 RUN/graph.json      the dataflow, and graph.svg its picture
 RUN/metrics.jsonl   a line for each result of training; of more than ten thousand, for some of them
 RUN/status.json     the run now, replaced about once a second
+RUN/machine.jsonl   processors, memory and GPUs that it took, every few seconds
 RUN/policy.npz      the policy, as `Trained.save` writes it, renewed with each checkpoint;
                     policies/ of several agents
 RUN/best_policy.npz the best so far, by evaluation or else by training; best_policies/ of several

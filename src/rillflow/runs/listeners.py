@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.files import write_json
+from rillflow.runs.machine_use import MachineUse
 from rillflow.runs.metrics_file import MetricsFile
 from rillflow.runs.status import snapshot
 
@@ -100,7 +101,10 @@ class JsonlLogger(Listener):
 
 
 class StatusWriter(Listener):
-    """Keeps status.json about a second old, from a thread: also while an update takes minutes."""
+    """Keeps status.json about a second old, from a thread: also while an update takes minutes.
+
+    The same thread writes `machine.jsonl` beside it: what the run takes of its machine.
+    """
 
     def __init__(self, path: str | Path, every: float = 1.0) -> None:
         self.path = Path(path)
@@ -108,10 +112,12 @@ class StatusWriter(Listener):
         self._over = threading.Event()
         self._run: Run[Any] | None = None
         self._thread: threading.Thread | None = None
+        self._use: MachineUse | None = None
 
     def on_start(self, run: Run[Any], flow: Flow[Any]) -> None:
         """Write the first, and go on."""
         self._run = run
+        self._use = MachineUse(self.path.with_name("machine.jsonl"))
         with suppress(OSError):  # a full disk: the thread tries again
             write_json(self.path, snapshot(run))
         self._thread = threading.Thread(target=self._keep, name="status", daemon=True)
@@ -120,6 +126,8 @@ class StatusWriter(Listener):
     def _keep(self) -> None:
         assert self._run is not None, "started by on_start"
         while not self._over.wait(self.every):
+            if self._use is not None and self._use.due():
+                self._use.write()
             try:
                 write_json(self.path, snapshot(self._run))
             except (OSError, RuntimeError):  # a full disk, or the run's own thread: try again
@@ -131,4 +139,6 @@ class StatusWriter(Listener):
         if self._thread is None or self._run is None:
             return
         self._thread.join()
+        if self._use is not None and not self._use.written:
+            self._use.write()  # of a run that was over before one was due
         write_json(self.path, snapshot(self._run, state=state, error=error))

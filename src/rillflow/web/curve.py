@@ -9,7 +9,7 @@ _POINTS = 300
 """between this and twice as many points are kept"""
 _FIGURES = 64
 """more columns than anybody looks at"""
-_COUNTERS = ("steps", "episodes", "seconds")
+_COUNTERS = ("steps", "episodes", "seconds", "time")
 """of these a point has the last value; of all others the mean of the rows it stands for"""
 
 _HUGE = 1e300
@@ -28,8 +28,9 @@ class Curve:
     (True, 9999.0, 2.0)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, points: int = _POINTS, figures: int = _FIGURES) -> None:
         self.rows = 0
+        self._most, self._figures = 2 * points, figures
         self.last: Point = {}
         """the newest value of every figure"""
         self._points: list[Point] = []
@@ -41,7 +42,7 @@ class Curve:
         """One row; what is not a finite number is not there."""
         point = {key: float(value) for key, value in row.items() if _finite(value)}
         for key in [key for key in point if key not in self.last]:
-            if len(self.last) >= _FIGURES:
+            if len(self.last) >= self._figures:
                 del point[key]
             else:
                 self.last[key] = point[key]
@@ -52,7 +53,7 @@ class Curve:
             return
         self._points.append(_joined(self._bucket))
         self._bucket = []
-        if len(self._points) >= 2 * _POINTS:
+        if len(self._points) >= self._most:
             pairs = zip(self._points[::2], self._points[1::2], strict=True)
             self._points = [_joined(list(pair)) for pair in pairs]
             self._stride *= 2
@@ -72,7 +73,10 @@ def _finite(value: object) -> bool:
 def _joined(points: list[Point]) -> Point:
     """One point for several: the last count, the mean of anything else."""
     if len(points) == 1:
-        return {key: float(f"{value:.7g}") for key, value in points[0].items()}
+        return {
+            key: value if key in _COUNTERS else float(f"{value:.7g}")
+            for key, value in points[0].items()
+        }
     sums: dict[str, list[float]] = {}
     for point in points:
         for key, value in point.items():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from rillflow.files import to_json
+from rillflow.web.run_files import RunFiles
 
 if TYPE_CHECKING:
     from rillflow.web.server import Server
@@ -24,6 +25,7 @@ _HEAD_BYTES, _HEAD_SECONDS = 16_384, 5.0
 """what a request may take to say what it wants, all in all"""
 _SEND_SECONDS = 10.0
 _DRAIN_BYTES = 4_000_000
+_PIECE = 1 << 18
 _SAFE = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -33,16 +35,18 @@ _SAFE = {
     "X-Frame-Options": "DENY",
 }
 _NOTHING_ALLOWED = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_OWN_FILES = "connect-src 'self'; img-src 'self' data:; media-src 'self'"
 
 
 class Page:
-    """The page as one document: its style, its script and the first data are inside."""
+    """A page as one document: its style, its script and the first data are inside."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         folder = files("rillflow.web") / "page"
-        parts = {name: (folder / name).read_text("utf-8") for name in ("style.css", "view.js")}
-        self._page = (folder / "page.html").read_text("utf-8")
-        self._page = re.sub(r"\{\{(style\.css|view\.js)\}\}", lambda m: parts[m[1]], self._page)
+        text = (folder / name).read_text("utf-8")
+        self._page = re.sub(
+            r"\{\{(\w+\.(?:css|js))\}\}", lambda m: (folder / m[1]).read_text("utf-8"), text
+        )
 
     def render(self, data: dict[str, Any]) -> tuple[str, str]:
         """The text, and the policy under which nothing but its own script and style is run."""
@@ -51,7 +55,10 @@ class Page:
         parts = {"nonce": nonce, "data": _encode(data).replace("<", "\\u003c")}
         text = re.sub(r"\{\{(nonce|data)\}\}", lambda m: parts[m[1]], self._page)
         own = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'"
-        return text, f"{_NOTHING_ALLOWED}; {own}; connect-src 'self'; img-src data:"
+        return (
+            text,
+            f"{_NOTHING_ALLOWED}; {own}; {_OWN_FILES}",
+        )
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -116,15 +123,49 @@ class Handler(BaseHTTPRequestHandler):
         path, query = self._asked()
         if path == "/" and "token" in query:
             self._welcome()
-        elif path == "/":
-            text, policy = self.server.page.render(self.server.run.data({}))
+            return
+        place = self.server.site.find(path)
+        first = {key: values[0] for key, values in query.items()}
+        if place is None:
+            self._reply(HTTPStatus.NOT_FOUND, "There is nothing here.")
+        elif place.part == "page":
+            text, policy = self.server.pages[place.kind].render(place.source.data({}))
             headers = {"Content-Security-Policy": policy}
             self._reply(HTTPStatus.OK, text, "text/html; charset=utf-8", headers)
-        elif path == "/data":
-            data = self.server.run.data({key: values[0] for key, values in query.items()})
-            self._reply(HTTPStatus.OK, _encode(data), "application/json")
+        elif place.part == "data":
+            self._reply(HTTPStatus.OK, _encode(place.source.data(first)), "application/json")
         else:
+            self._send_file(place.source, first.get("name", ""))
+
+    def _send_file(self, source: object, name: str) -> None:
+        """A picture or a film, or the part of it that a player asks for."""
+        found = source.media.open(name) if isinstance(source, RunFiles) else None
+        if found is None:
             self._reply(HTTPStatus.NOT_FOUND, "There is nothing here.")
+            return
+        file, size, kind = found
+        with file:
+            asked = asked_range(self.headers.get("Range", ""), size)
+            if asked is None:
+                headers = {"Content-Range": f"bytes */{size}"}
+                self._reply(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, "", headers=headers)
+                return
+            begin, end = asked
+            whole = (begin, end) == (0, size)
+            self.send_response(HTTPStatus.OK if whole else HTTPStatus.PARTIAL_CONTENT)
+            about = {"Content-Security-Policy": _NOTHING_ALLOWED, **_SAFE, "Content-Type": kind}
+            about |= {"Content-Length": str(end - begin), "Connection": "close"}
+            about |= {"Accept-Ranges": "bytes", "Cache-Control": "private, max-age=60"}
+            if not whole:
+                about["Content-Range"] = f"bytes {begin}-{end - 1}/{size}"
+            for header, value in about.items():
+                self.send_header(header, value)
+            self.end_headers()
+            file.seek(begin)
+            left = end - begin if self.command != "HEAD" else 0
+            while left > 0 and (piece := file.read(min(left, _PIECE))):
+                self.wfile.write(piece)
+                left -= len(piece)
 
     def _asked(self) -> tuple[str, dict[str, list[str]]]:
         try:
@@ -200,6 +241,22 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: the terminal belongs to the run."""
+
+
+def asked_range(header: str, size: int) -> tuple[int, int] | None:
+    """The bytes that a request wants, begin and end; None if there are no such.
+
+    >>> asked_range("bytes=10-", 100), asked_range("bytes=-10", 100), asked_range("", 100)
+    ((10, 100), (90, 100), (0, 100))
+    """
+    match = re.fullmatch(r"bytes=(\d{0,15})-(\d{0,15})", header.strip())
+    if match is None or match.groups() == ("", ""):
+        return 0, size  # none, several, or something else: all of it is a right answer
+    first, last = match.groups()
+    if not first:
+        return (max(0, size - int(last)), size) if int(last) else None
+    begin, end = int(first), min(size, int(last) + 1 if last else size)
+    return (begin, end) if begin < end else None
 
 
 def _encode(data: dict[str, Any]) -> str:

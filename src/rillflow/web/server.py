@@ -1,8 +1,8 @@
-"""Serves the view of one run: one page and its data, read-only, to whoever has the token.
+"""Serves the view of a run, or of many: pages and their data, read-only, to whoever has the token.
 
 Nothing listens unless `serve` is called. It binds to this machine alone unless told otherwise;
 answers only requests that name it as their host, so that a page elsewhere cannot reach it through a
-name of its own; and knows two paths, none of which is made into the name of a file.
+name of its own; and makes no path into the name of a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from rillflow.errors import BuildError, RunError
 from rillflow.web.handler import Handler, Page
-from rillflow.web.run_files import RunFiles
+from rillflow.web.site import Site
 
 _CONNECTIONS = 48
 """that may be open without having said what they want"""
@@ -62,10 +62,11 @@ class View:
 def serve(
     run_dir: str | Path, host: str = "127.0.0.1", port: int = 0, token: str | None = None
 ) -> View:
-    """Show the run whose files are in a directory, from a thread of this process.
+    """Show the run whose files are in a directory, or its runs, from a thread of this process.
 
     Args:
-        run_dir: the run's directory; it may be running, finished, or not have begun.
+        run_dir: the run's directory; it may be running, finished, or not have begun. Or one with
+            directories of runs.
         host: the address to listen on. Anything but this machine's own needs a `token`, and is
             not encrypted: `ssh -L` is the better way to look at a run elsewhere.
         port: 0 takes any that is free.
@@ -86,7 +87,7 @@ def serve(
             "`secrets.token_urlsafe(24)` makes a good one."
         )
     try:
-        server = Server(host, port, token, RunFiles(directory))
+        server = Server(host, port, token, Site(directory))
     except OSError as error:
         raise RunError(f"view: {_why(error, host, port)}") from error
     except OverflowError:
@@ -124,11 +125,11 @@ class Server(ThreadingHTTPServer):
     allow_reuse_port = False
     request_queue_size = 64
 
-    def __init__(self, host: str, port: int, token: str, run: RunFiles) -> None:
-        self.run, self.token = run, token.encode()
+    def __init__(self, host: str, port: int, token: str, site: Site) -> None:
+        self.site, self.token = site, token.encode()
         # cookies are shared by all ports of a host; this name is not shared by two views
         self.cookie = "rillflow-" + hashlib.sha256(self.token).hexdigest()[:12]
-        self.page = Page()
+        self.pages = {"run": Page("page.html"), "runs": Page("runs.html")}
         self.loopback = _is_loopback(host)
         address = _address(host)
         self.wildcard = address is not None and address.is_unspecified

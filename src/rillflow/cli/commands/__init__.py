@@ -15,8 +15,10 @@ GROUPS = {
         "record-data": "write episodes of a policy as a dataset to learn from",
         "plot": "draw the learning curves of one or more runs",
         "compare": "say how much better some runs are than others, and how sure that is",
+        "pack": "write a run into one file, with a model card",
+        "unpack": "read such a file, which may come from anybody",
         "export": "write a trained policy as ONNX",
-        "view": "show a run in the browser, while it goes on or later",
+        "view": "show a run in the browser, or all runs, while they go on or later",
     },
     "understand": {
         "explain": "show an algorithm's dataflow: text, Mermaid, SVG or JSON",

@@ -1,4 +1,4 @@
-"""`rillflow view`: a run in the browser."""
+"""`rillflow view`: a run in the browser, or all runs of a directory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rillflow.cli.flags.parser import Parser, whole
 
 _DESCRIPTION = """\
 Show a run in the browser, while it goes on or when it is over: the curve, the dataflow with its
-live rates, the bottleneck. It listens on this machine alone, and only the printed
-address opens it."""
+live rates, the bottleneck. Of a directory of runs: a table, their curves in one picture, what
+differs. It listens on this machine alone, and only the printed address opens it."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C."""
     parser = Parser("view", _DESCRIPTION)
-    parser.add_argument("run", metavar="RUN", help="a run's directory")
+    parser.add_argument("run", metavar="RUN", help="a run's directory, or one of runs")
     parser.add_argument(
         "--port", type=whole(0), default=0, metavar="N", help="0 is any that is free (default 0)"
     )

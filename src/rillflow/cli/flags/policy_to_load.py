@@ -24,7 +24,9 @@ _ABOUT_BYTES = 16 << 20
 def add_policy_flags(parser: Parser) -> None:
     """Which policy, and what its file cannot hold."""
     parser.add_argument(
-        "run", metavar="RUN", help="a run's directory, also of one that goes on; or a saved policy"
+        "run",
+        metavar="RUN",
+        help="a run's directory, also of one that goes on; a packed run; or a saved policy",
     )
     parser.add_argument(
         "--best",
@@ -74,12 +76,16 @@ class Asked:
     def all(self) -> Trained | TrainedAgents:
         """The trained policy, or the policies of several agents."""
         options = self.options
+        from rillflow.results.unpack import is_packed
+
         take_named([*options.trust, options.env, options.model])
         run = Path(options.run)
         if not run.exists():
             raise Usage(
                 f"there is no run and no file {options.run!r}; `rillflow list runs` shows the runs"
             )
+        if is_packed(run):
+            return self._packed(run)
         if options.best and not run.is_dir():
             raise Usage(f"--best is about a run's directory, and {options.run!r} is a file")
         if not run.is_dir() or (run / "agents.json").is_file():
@@ -88,6 +94,27 @@ class Asked:
             return self._best(run)
         final = next((p for p in (run / "policy.npz", run / "policies") if p.exists()), None)
         return self._newest(run, final)
+
+    def _packed(self, file: Path) -> Trained | TrainedAgents:
+        """What is in a packed run, which may come from anybody."""
+        from tempfile import TemporaryDirectory
+
+        from rillflow.results.unpack import unpack_run
+
+        names = ("best_policy.npz", "best_policies")
+        if not self.options.best:
+            names = ("policy.npz", "policies")
+        with TemporaryDirectory(prefix="rillflow-") as where:
+            run = unpack_run(file, Path(where) / file.stem)
+            path = next((run / name for name in names if (run / name).exists()), None)
+            if path is None:
+                what = "best policy" if self.options.best else "policy"
+                raise Usage(
+                    f"{str(file)!r} has no {what}; `rillflow unpack --card` says what it has"
+                )
+            found = self._saved(path, of=file)
+        _say(f"policy: {path.name} of {file}, {_steps(found):,.0f} steps")
+        return found
 
     def _best(self, run: Path) -> Trained | TrainedAgents:
         """What the run was at its best; and say how good that was."""
@@ -126,7 +153,8 @@ class Asked:
         _say(f"policy: the newest checkpoint of {run}, {checkpoint.step:,} steps: {why}")
         return found
 
-    def _saved(self, path: Path) -> Trained | TrainedAgents:
+    def _saved(self, path: Path, of: Path | None = None) -> Trained | TrainedAgents:
+        """A policy, or those of a directory; `of` is the file that they were packed in."""
         from rillflow.results.trained import TrainedAgents, load
 
         given = self.options
@@ -138,7 +166,7 @@ class Asked:
         if self.plays:
             for one in _each(found):
                 require_trust(
-                    one.origin.path, one.origin.untrusted, (), self.command, self.arguments
+                    of or one.origin.path, one.origin.untrusted, (), self.command, self.arguments
                 )
         return found
 
