@@ -71,7 +71,16 @@ class Config(OfflineConfig):
         return wrong
 
 
-TUNED: dict[str, dict[str, Any]] = {"Pendulum-v1": {"hidden": (64, 64), "lr": 1e-3, "tau": 0.01}}
+TUNED: dict[str, dict[str, Any]] = {
+    "Pendulum-v1": {
+        "hidden": (64, 64),
+        "lr": 2e-3,
+        "final_lr": 1e-4,
+        "lr_updates": 2000,
+        "tau": 0.02,
+        "gamma": 0.95,
+    }
+}
 """settings for environments that the defaults do not suit"""
 
 
