@@ -24,6 +24,7 @@ import torch
 from _goals import Goal, Outcome, attempt, commit
 from _machine import facts, versions
 from _offline_goals import GOALS as OFFLINE
+from _stored_state import judge as stored_state
 
 RESULTS = Path(__file__).parent / "results" / "gates"
 SEEDS = (201, 202, 203, 204, 205)
@@ -33,6 +34,42 @@ GATES: dict[str, tuple[Goal, ...]] = {
     "apex": (Goal(algorithm="apex", env="CartPole-v1", steps=100_000, each=450),),
     "appo": (Goal(algorithm="appo", env="CartPole-v1", steps=300_000, each=475),),
     "async_dqn": (Goal(algorithm="async_dqn", env="CartPole-v1", steps=300_000, each=450),),
+    "r2d2": (
+        Goal(
+            algorithm="r2d2",
+            env="CartPole-hidden-velocity",
+            steps=300_000,
+            each=195,
+            median=350,
+            frozen=True,
+        ),
+        Goal(
+            algorithm="r2d2",
+            env="CartPole-hidden-velocity",
+            steps=30_000,
+            each=1.001,
+            called="TD error from a zero state, over that from the stored one",
+            judge=stored_state,
+        ),
+    ),
+    "recurrent_ppo": (
+        Goal(
+            algorithm="ppo",
+            env="CartPole-hidden-velocity",
+            steps=300_000,
+            each=475,
+            settings={"memory": "lstm"},
+            frozen=True,
+        ),
+        Goal(
+            algorithm="ppo",
+            env="RepeatPast",
+            steps=300_000,
+            each=17.1,
+            settings={"memory": "lstm"},
+            frozen=True,
+        ),
+    ),
     "sac": (
         Goal(algorithm="sac", env="Pendulum-v1", steps=10_000, each=-215, median=-200),
         Goal(algorithm="sac", env="Pendulum-v1", steps=20_000, each=-180, median=-165),

@@ -7,7 +7,9 @@ environments are found. The score is that of the last policy, 100 greedy episode
 both: (ours - random) / (SB3's - random), of means over three seeds.
 
 SB3's side takes hours and does not change, so its scores are kept in `results/generality_sb3.json`
-(delete a row to have it measured again); seconds are compared in a run of their own, in turn.
+(delete a row to have it measured again); seconds are compared in a run of their own, in turn. Ours
+are kept in `build/generality.jsonl` until the settings change, so that a run that was ended goes on
+where it stopped; delete the file to begin anew.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from typing import Any
 sys.path.append(str(Path(__file__).parent / "peers"))  # where the environments are
 
 from _common import RESULTS, Report, figure, ratio, script
-from _drivers import OURS, Driver, measure
+from _drivers import OURS, Driver, DriverError, measure
 from _generality import random_score
+from _left import left_or_new, settings_of
 
 MINUTES = 40
 SEEDS = (101, 102, 103)
@@ -42,6 +45,7 @@ SAC = ("Pendulum-v1", "Hopper-v5", "HalfCheetah-v5", "LunarLanderContinuous-v3")
 STEPS = {"ppo": 100_000, "sac": 20_000}
 TIMED = ("Hopper-v5", "LunarLander-v3", "Lock")
 """where seconds are compared"""
+IN_ONE = '{"engine": "sim"}'
 KEPT = RESULTS / "generality_sb3.json"
 
 
@@ -54,8 +58,7 @@ def ask(report: Report) -> None:
         for name in names:
             task = {"algorithm": algorithm, "env": name, "steps": steps[algorithm]}
             for round_, seed in enumerate(seeds):
-                ours = Driver(OURS, "rillflow_generality.py", task, limit=1800)
-                measure(report, f"{OURS} {algorithm} {name}", ours, round_, seed=seed)
+                _ours(report, task, round_, seed)
                 _peer(report, task, round_, seed)
             scores.append(_score(report, algorithm, name))
         known = [score for score in scores if score is not None]
@@ -64,6 +67,24 @@ def ask(report: Report) -> None:
             report.add(figure(f"{algorithm}_median", median, "of SB3's gain", ">= 1"))
             report.add(figure(f"{algorithm}_least", least, "of SB3's gain", ">= 0.8"))
     _seconds(report)
+
+
+def _ours(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
+    """Our score: the one that a run before this has left, or a new one."""
+    case = f"{OURS} {task['algorithm']} {task['env']}"
+    # in one process: scores are the same as in several, seconds are compared elsewhere
+    driver = Driver(OURS, "rillflow_generality.py", {**task, "settings": IN_ONE}, limit=3600)
+
+    def measured() -> dict[str, Any]:
+        print(f"  {case}, seed {seed}", file=sys.stderr, flush=True)
+        try:
+            return driver.run(seed=seed)
+        except DriverError as failure:
+            report.lacks(case, str(failure))
+            return {"failed": str(failure)}
+
+    key = {**task, "seed": seed, "settings": settings_of(task["algorithm"])}
+    report.measured(case, round=round_, **left_or_new("generality", key, measured))
 
 
 def _peer(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:

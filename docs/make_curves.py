@@ -36,6 +36,7 @@ GOALS = {
     "impala": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "appo": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "apex": ("CartPole-v1", {"return": 450, "steps": 150_000}),
+    "r2d2": ("CartPole-hidden-velocity", {"steps": 80_000}),
     "simple_q": ("CartPole-v1", {"return": 450, "steps": 150_000}),
     "pg": ("CartPole-v1", {"return": 450, "steps": 400_000}),
     "async_dqn": ("CartPole-v1", {"return": 400, "steps": 400_000}),

@@ -15,9 +15,12 @@ MAY_IMPORT = {
     "errors": set(),
     "images": set(),
     "run_labels": set(),
+    "listening": {"errors"},
     "types": {"errors"},
     "seeding": set(),
     "callables": set(),
+    # a table of names, imported when somebody uses an old one
+    "deprecated": {"learning", "rl"},
     "arguments": {"errors"},
     "files": {"errors"},
     # the dataflow core
@@ -41,7 +44,7 @@ MAY_IMPORT = {
     "safety": {"envs"},
     "experience": {"errors", "envs"},
     "datasets": {"errors", "safety", "envs", "experience"},
-    "policies": {"errors", "images", "safety", "envs.layout", "experience"},
+    "policies": {"errors", "images", "safety", "envs.layout", "envs.image_box", "experience"},
     "learning": {"errors", "images", "callables", "envs", "experience", "policies"},
     # both together
     "rl": {
@@ -97,7 +100,8 @@ MAY_IMPORT = {
         "results",
         "web",  # `view=True` serves it
     },
-    "web": {"errors", "files", "run_labels", "pictures"},
+    "web": {"errors", "files", "run_labels", "listening", "pictures"},
+    "serving": {"errors", "files", "listening", "safety", "envs", "policies", "results"},
     "cli": {
         "__version__",
         "errors",
@@ -117,6 +121,7 @@ MAY_IMPORT = {
         "checkpoint",
         "results",
         "runs",
+        "serving",
         "web",
     },
     "__main__": {"cli"},

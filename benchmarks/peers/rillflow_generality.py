@@ -30,6 +30,7 @@ trained = rf.train(
     **settings,
 )
 train_s = time.time() - began
+told = [(int(row["steps"]), row["return"]) for row in trained.history if "return" in row]
 last = score(given.env, lambda seen: write(trained.act(read(seen))), given.episodes)
 tell(
     peer="rillflow",
@@ -39,7 +40,7 @@ tell(
     seed=given.seed,
     steps=int(trained.history[-1]["steps"]),
     score=last,
-    curve=[(int(trained.history[-1]["steps"]), last)],
+    training=told[:: max(1, len(told) // 40)],  # of the last 100 episodes, with exploration
     train_s=train_s,
     wall_s=time.time() - START,
 )

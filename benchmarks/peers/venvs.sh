@@ -9,7 +9,7 @@ set -u
 
 requirements() {
   case "$1" in
-    sb3)      echo "stable-baselines3==2.9.* ale-py==0.12.* opencv-python-headless gymnasium==1.4.* mujoco imageio box2d minatar" ;;
+    sb3)      echo "stable-baselines3==2.9.* ale-py==0.12.* opencv-python-headless gymnasium==1.4.* mujoco==4.0.0 mujoco-core==4.0.0 mujoco-studio==4.0.0 imageio box2d pygame-ce minatar" ;;
     tianshou) echo "tianshou==2.0.1 gymnasium==1.4.*" ;;
     torchrl)  echo "torchrl==0.14.* gymnasium" ;;
     torchrl_replay) echo "torchrl==0.14.* numpy" ;;

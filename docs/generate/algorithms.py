@@ -33,13 +33,14 @@ TITLES = {
     "marwil": "MARWIL",
     "pg": "PG",
     "ppo": "PPO",
+    "r2d2": "R2D2",
     "sac": "SAC",
     "simple_q": "Simple Q",
     "td3": "TD3",
 }
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
-    *("dqn", "apex", "simple_q", "async_dqn"),
+    *("dqn", "apex", "r2d2", "simple_q", "async_dqn"),
     *("sac", "td3", "maml"),
     *("bc", "marwil", "cql", "iql"),
 )
@@ -52,6 +53,7 @@ KINDS = {
     "pg": ("policy gradient", "rounds"),
     "dqn": ("q learning", "rounds into replay"),
     "apex": ("q learning", "as ready into replay actors, learner process"),
+    "r2d2": ("q learning", "as ready into replay actors, learner process"),
     "simple_q": ("q learning", "rounds into replay"),
     "async_dqn": ("q learning", "as ready, gradients in workers"),
     "sac": ("actor and critics", "rounds into replay"),

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from docs.generate import curve_panels
+from docs.generate.colours import INK, MISSED, OURS, THEIRS
+
 Document = dict[str, Any]
 Series = dict[str, list[float]]
-OURS, THEIRS, MISSED, INK = "#0072B2", "#9A9A9A", "#D55E00", "#222222"
 WIDE = 30
 """from this ratio of the largest to the smallest number on, an axis is logarithmic"""
 
@@ -219,4 +221,6 @@ PICTURES_OF: dict[str, Callable[[Document], Any]] = {
     ),
     "sampling": sampling,
     "growth": growth,
+    "generality": curve_panels.generality,
+    "simple_spread": curve_panels.simple_spread,
 }

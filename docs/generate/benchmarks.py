@@ -7,6 +7,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from docs.generate import benchmarks_in_short
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PICTURES = ROOT / "docs" / "pictures" / "benchmarks"
@@ -19,8 +21,18 @@ SHOWN = {
     "steps_per_s": "env steps/s",
     "updates_per_s": "updates/s",
     "peak_mb": "peak memory, MB",
+    "score": "score",
 }
 """numbers of single measurements that get a column, if a question has them"""
+
+CAPTIONS = {
+    "generality": "Blue lines are our training, one a seed, with exploration: the mean of the last "
+    "100 episodes. Dots are the last policies, 100 greedy episodes each: blue ours, grey SB3's. "
+    "The dashes are random actions.",
+    "simple_spread": "Lines are training, one a seed; dots the last policies, 100 greedy episodes "
+    "each; the dashes are random actions.",
+}
+"""what is to be seen in a picture, where that does not say itself"""
 
 
 def documents(folder: Path = RESULTS) -> list[dict[str, Any]]:
@@ -36,7 +48,25 @@ def page() -> str:
     found = documents()
     if not found:
         return "Nothing has been measured yet: `make bench`."
-    return "\n\n".join([overview(found), *map(section, found)])
+    where = machine_of(found[0])
+    return "\n\n".join(
+        [
+            "## In short",
+            f"Medians, on {where}; whoever is missing in a row did not reach the goal in most "
+            "of its runs, or was not asked.",
+            benchmarks_in_short.table(found),
+            "## Every bar",
+            "What was set out to be reached, and whether it is; what is not says **no**.",
+            overview(found),
+            *map(section, found),
+        ]
+    )
+
+
+def machine_of(document: dict[str, Any]) -> str:
+    """The machine, without the day."""
+    here = document["machine"]
+    return f"{here['cores']} cores ({here['cpu']}) without a GPU"
 
 
 def overview(found: list[dict[str, Any]]) -> str:
@@ -57,6 +87,7 @@ def section(document: dict[str, Any]) -> str:
     pieces = [f"## {document['asks']} {{ #{name} }}", machine(document)]
     if (PICTURES / f"{name}.svg").exists():
         pieces.append(f"![{document['asks']}](pictures/benchmarks/{name}.svg){{ .curve }}")
+        pieces.append(CAPTIONS.get(name, ""))
     pieces += [figures_table(document["figures"]), medians_table(document["measurements"])]
     if document["missing"]:
         lines = [f"- `{what}`: {_line(reason)}" for what, reason in document["missing"].items()]

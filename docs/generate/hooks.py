@@ -1,6 +1,7 @@
 """Called by MkDocs: expands `[[directive arguments]]` lines and adds pages that are made here.
 
 [[operators]]                      the operators, from their docstrings
+[[python]]                         what `rillflow` exports, from signatures and docstrings
 [[algorithms FOLDER/]]             the table of algorithms, whose pages are in that folder
 [[algorithm NAME]]                 graph, plan, settings and curve of an algorithm
 [[commands]]                       the command line, from the parsers
@@ -8,6 +9,7 @@
                                    `imports` and `main` are parts too
 [[decisions]]                      the decisions, from their headings
 [[benchmarks]]                     the benchmarks, from their saved results
+[[rllib_thresholds]]               what RLlib asks of each algorithm, and what was measured
 """
 
 from __future__ import annotations
@@ -29,18 +31,22 @@ from docs.generate import (  # noqa: E402
     commands,
     decisions,
     operators,
+    python,
+    rllib_thresholds,
     sources,
 )
 
 _DIRECTIVE = re.compile(r"^\[\[(\w+)((?: [^\]]+)?)\]\]$", re.MULTILINE)
 MAKERS: dict[str, Callable[..., str]] = {
     "operators": operators.reference,
+    "python": python.reference,
     "algorithms": algorithms.table,
     "algorithm": algorithms.page,
     "commands": commands.reference,
     "source": sources.parts,
     "decisions": decisions.index,
     "benchmarks": benchmarks.page,
+    "rllib_thresholds": rllib_thresholds.page,
 }
 
 

@@ -23,6 +23,7 @@ from rillflow.algorithms import (
     maml,
     pg,
     ppo,
+    r2d2,
     sac,
     simple_q,
     td3,
@@ -72,6 +73,7 @@ impala_plan = impala.plan
 maml_plan = maml.plan
 pg_plan = pg.plan
 ppo_plan = ppo.plan
+r2d2_plan = r2d2.plan
 sac_plan = sac.plan
 simple_q_plan = simple_q.plan
 td3_plan = td3.plan

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ for folder in (BENCHMARKS, BENCHMARKS / "peers"):
 import _common  # noqa: E402
 import _driver  # noqa: E402
 import _drivers  # noqa: E402
+import _left  # noqa: E402
 import suite  # noqa: E402
 
 
@@ -211,3 +213,21 @@ def test_the_rate_of_updates_begins_with_the_first_update(monkeypatch: pytest.Mo
 def test_a_greedy_evaluation_plays_whole_episodes() -> None:
     """A pole that is always pushed to one side falls within ten steps or so."""
     assert 8 <= _driver.greedy_return(lambda obs: (obs[:, 0] > -9).astype(int)) <= 11
+
+
+def test_what_an_ended_run_has_left_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row is found by all of its key; what failed is measured again."""
+    monkeypatch.setattr(_left, "BUILD", tmp_path)
+    asked: list[float] = []
+
+    def measure() -> dict[str, Any]:
+        asked.append(len(asked))
+        return {"score": asked[-1]} if asked[-1] else {"failed": "at first"}
+
+    key = {"env": "Hopper-v5", "seeds": (1, 2)}
+    found = [_left.left_or_new("some", key, measure) for _ in range(3)]
+    assert found == [{"failed": "at first"}, {"score": 1}, {"score": 1}]
+    assert _left.left_or_new("some", {**key, "seeds": (1, 3)}, measure) == {"score": 2}
+    assert _left.left_or_new("other", key, measure) == {"score": 3}

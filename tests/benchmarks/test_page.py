@@ -48,7 +48,13 @@ def test_documents_come_in_the_order_of_the_page(tmp_path: Path) -> None:
     assert found == ["ppo_cartpole", "pong", "growth"]
 
 
-@pytest.mark.parametrize("question", ["speed", "ppo_cartpole", "dqn_cartpole", "pong", "sampling"])
+QUESTIONS = (
+    *("speed", "ppo_cartpole", "dqn_cartpole", "pong", "sampling"),
+    *("generality", "simple_spread"),
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
 def test_every_question_has_a_picture(question: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     rows = document()["measurements"]
@@ -56,6 +62,33 @@ def test_every_question_has_a_picture(question: str, tmp_path: Path) -> None:
         rows = [{"case": "rillflow", "rates": {"sync:8:CartPole-v1": 5.0}}]
     if question == "pong":
         rows = [{"case": "rillflow ppo", "steps_per_s": 500.0}]
+    if question == "generality":
+        run = {"score": 3.0, "steps": 2000}
+        training = [[1000, 0.0], [2000, 2.5]]
+        rows = [
+            {"case": "rillflow ppo Hopper-v5", "training": training, **run},
+            {"case": "sb3 ppo Hopper-v5", **run},
+        ]
+    if question == "simple_spread":
+        rows = [{"case": "shared weights", "score": 3.0, "steps": 2000, "training": [[1000, 0.0]]}]
     path = tmp_path / f"{question}.svg"
     assert bench_pictures.draw(document(question, measurements=rows), path)
     assert path.read_text().startswith("<?xml")
+
+
+def test_the_page_opens_with_answers_in_words() -> None:
+    """Ours and whoever else reached the goal in most rounds, the best first."""
+    from docs.generate import benchmarks_in_short
+
+    def case(who: str, *values: float | None) -> list[dict[str, object]]:
+        return [{"case": who, "train_s": value} for value in values]
+
+    measured = [
+        *case("rillflow", 1.9, 2.0, 1.8),
+        *case("tianshou", 33.0, 32.0, 31.0),
+        *case("sb3", 23.0, None, 24.0),
+        *case("rllib", None, None, 35.0),
+    ]
+    table = benchmarks_in_short.table([{"question": "ppo_cartpole", "measurements": measured}])
+    (row,) = table.splitlines()[2:]
+    assert row.endswith("| **1.9 s** | Stable-Baselines3 24 s, Tianshou 32 s |")

@@ -12,7 +12,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import ppo
-from rillflow.runs.multi_agent import assigned
+from rillflow.runs.multi_agent import assigned, with_copies
 from rillflow.runs.train import TrainedAgents
 from tests.cli.conftest import QUICK
 
@@ -74,6 +74,26 @@ def test_policies_are_assigned_as_asked() -> None:
     assert assigned(config, "each") == each
     assert assigned(config, two) == two
     assert assigned(ppo.Config(), None) is None
+
+
+def test_many_agents_of_a_policy_are_given_one_copy_unless_somebody_says_how_many() -> None:
+    """Each agent is a row; twenty of them in eight copies would be 160 for each step."""
+    config = ppo.Config(env="MultiAgentCartPole", num_envs_per_worker=8)
+    many = {f"agent_{i}": "shared" for i in range(9)}
+    assert with_copies(config, many, ()).num_envs_per_worker == 1
+    assert with_copies(config, many, ("num_envs_per_worker",)) is config
+    assert with_copies(config, dict(list(many.items())[:8]), ()) is config
+    assert with_copies(config, {agent: agent for agent in many}, ()) is config
+    assert with_copies(config, None, ()) is config
+
+
+def test_training_many_agents_begins_with_one_copy() -> None:
+    how: dict[str, Any] = {"until": {"steps": 1}, "engine": "sim", "policies": "shared", **SMALL}
+    how |= {"env_config": {"agents": 33}, "num_sgd_iter": 1}
+    copies = how.pop("num_envs_per_worker")
+    assert rf.train("ppo", "MultiAgentCartPole", **how).config.num_envs_per_worker == 1
+    trained = rf.train("ppo", "MultiAgentCartPole", num_envs_per_worker=copies, **how)
+    assert trained.config.num_envs_per_worker == copies
 
 
 @pytest.mark.parametrize(

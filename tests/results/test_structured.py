@@ -23,7 +23,9 @@ from rillflow.policies.try_policy import exercise
 from rillflow.results import evaluate, export_onnx
 from rillflow.results.onnx_parity import feeds
 from rillflow.results.trained import Trained
+from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.workers import create_rollout_workers
+from rillflow.types import ActorInfo
 from tests.masked import Beside, Gate
 from tests.results.policies import untrained
 
@@ -297,12 +299,17 @@ def test_images_of_any_size_are_seen_and_smaller_ones_are_numbers() -> None:
     exercise(spec)
 
 
-def test_what_is_done_to_whole_images_is_refused_for_parts() -> None:
+def test_what_is_done_to_whole_images_is_done_to_parts() -> None:
+    """Also beside a mask that comes in infos, of which the newest one counts."""
     for settings in ({"resize": 20}, {"grayscale": True}, {"frame_stack": 2}):
-        with pytest.raises(BuildError, match="cannot be done to observations of several parts"):
-            create_rollout_workers(ppo.Config(env=Room, **settings))
-    with pytest.raises(BuildError, match="or with a mask of actions"):
-        create_rollout_workers(ppo.Config(env=Beside, frame_stack=2))
+        before, after = (ppo.Config(env=Room, **own) for own in ({}, settings))
+        spaces = [create_rollout_workers(config).spec.observations for config in (before, after)]
+        assert spaces[0] != spaces[1]
+        exercise(create_rollout_workers(after).spec)
+    config = ppo.Config(env=Beside, frame_stack=2, num_envs_per_worker=2)
+    spec = create_rollout_workers(config).spec
+    assert spec.masked
+    assert RolloutWorker(config, spec, ActorInfo("worker", 0, 0, 1, 1)).sample()
     workers = create_rollout_workers(ppo.Config(env=blind_room, frame_stack=2))
     assert workers.spec.observation_shape == (10,)
 

@@ -231,12 +231,33 @@ def test_asynchronous_gradients_are_of_normalised_observations(algorithm: Any) -
     )
     counted = float(trained.weights[COUNT])
     assert 1000 < counted <= trained.history[-1]["steps"]
-    config = algorithm.Config(scale_rewards=True)
-    with pytest.raises(rf.BuildError, match="workers learn from rewards by themselves"):
-        rf.train(name, "CartPole-v1", until={"steps": 100}, engine="sim", scale_rewards=True)
-    learner = make_learner(Workers(config).spec, config, 0)
-    with pytest.raises(rf.RunError, match="workers learn from rewards by themselves"):
-        learner.compute_gradients(far())
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("algorithm", [a3c, async_dqn], ids=["a3c", "async_dqn"])
+def test_gradients_of_a_worker_are_of_rewards_scaled_by_what_it_has_seen(
+    algorithm: Any, framework: Any
+) -> None:
+    """A hundred times the rewards give the same gradients, and so does a worker that goes on."""
+    given: dict[str, Any] = {"scale_rewards": True, "framework": framework, "hidden": (8,)}
+    given |= {"num_envs_per_worker": 2, "rollout_fragment_length": 12}
+    config = algorithm.Config(env=Hundred, **given)
+    info = ActorInfo("worker-0", index=0, incarnation=0, seed=4)
+    one, other = (RolloutWorker(config, Workers(config).spec, info) for _ in range(2))
+    for worker in (one, other):
+        worker.set_weights(make_learner(worker.spec, config, 0).get_weights())
+    batch = one.sample()
+    small = SampleBatch({**batch, "rewards": batch["rewards"] / 100})
+    small = small.with_columns(running_return=batch["running_return"] / 100)
+    gradients = one.compute_gradients(batch).values
+    for name, values in other.compute_gradients(small).values.items():
+        np.testing.assert_allclose(values, gradients[name], rtol=1e-3, atol=1e-6)
+    again = RolloutWorker(config, Workers(config).spec, info)
+    again.set_state(one.get_state())
+    batch = one.sample()
+    gradients = one.compute_gradients(batch).values
+    for name, values in again.compute_gradients(batch).values.items():
+        assert np.array_equal(values, gradients[name])
 
 
 def test_each_of_several_policies_has_statistics_and_a_scale_of_its_own() -> None:
@@ -362,7 +383,7 @@ def test_rewards_are_divided_by_the_deviation_of_returns() -> None:
         scale.scaled(SampleBatch({"rewards": rewards}), see=True)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "impala", "dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["ppo", "impala", "dqn", "sac", "a3c"])
 def test_scaled_rewards_leave_reported_returns_alone(algorithm: str) -> None:
     """Values are of the size of scaled returns; the returns told are the environment's."""
     env = Hundred if algorithm != "sac" else HundredTorque

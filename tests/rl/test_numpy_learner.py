@@ -147,6 +147,24 @@ def test_a_large_epsilon_keeps_steps_in_proportion_to_their_gradients(which: int
     np.testing.assert_allclose(moved[1e3], 1e-2 * gradient / 1e3, rtol=1e-2, atol=1e-8)
 
 
+def test_with_amsgrad_each_goes_on_from_the_state_of_the_other() -> None:
+    """Or from one saved without it, whose squares of late stand for the largest."""
+    fast, slow = pair(a2c, amsgrad=True)
+    plain = pair(a2c)[0]
+    for seed in range(3):
+        for one in (fast, plain):
+            one.train(batch(a2c, seed), 2, 64)
+    for saved in (fast, plain):
+        again = pair(a2c, amsgrad=True)[0]
+        for one in (again, slow):
+            one.set_state(saved.get_state())
+        for seed in range(3, 6):
+            results = [one.train(batch(a2c, seed), 2, 64) for one in (again, slow)]
+            assert_close(results[0].stats, results[1].stats, atol=1e-3)
+        assert_close(again.get_weights(), slow.get_weights(), atol=1e-4)
+    assert "max_exp_avg_sq" in slow.optimiser_state("policy")["value_head.weight"]
+
+
 def test_settings_of_the_learning_rate() -> None:
     config = dqn.Config(lr=1.0, final_lr=0.2, lr_updates=4)
     assert [config.learning_rate(n) for n in (0, 1, 2, 4, 9)] == pytest.approx(
@@ -361,12 +379,12 @@ def test_an_unknown_framework_is_refused() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_learns_small_networks_in_numpy(name: str) -> None:
-    """But MAML, which learns from gradients of gradients: in torch."""
+    """But MAML, which learns from gradients of gradients, and R2D2, which remembers: in torch."""
     algorithm = get_algorithm(name)
     env = "Pendulum-v1" if name in ("sac", "td3") else algorithm.Config().env
     workers = Workers(algorithm.Config(env=env))
     framework, why = framework_and_reason(workers.spec, workers.config)
-    assert framework == ("torch" if name == "maml" else "numpy"), why
+    assert framework == ("torch" if name in ("maml", "r2d2") else "numpy"), why
 
 
 @pytest.mark.parametrize("name", ["ppo", "a3c", "dqn", "impala"])

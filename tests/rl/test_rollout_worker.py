@@ -28,6 +28,12 @@ REPLAY = {
     "target_network_update_freq": 48,
     "epsilon_timesteps": 200,
 }
+REPLAY_SEQUENCES = {
+    name: value for name, value in REPLAY.items() if name != "epsilon_timesteps"
+} | {
+    "memory_size": 8,
+    "burn_in": 2,
+}
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": ("ppo", {**SMALL, "train_batch_size": 60, "sgd_minibatch_size": 16, "num_sgd_iter": 2}),
     "a2c": ("a2c", {**SMALL, "train_batch_size": 40}),
@@ -47,6 +53,7 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
         "dqn",
         {**REPLAY, "prioritized_replay": True, "memory": "lstm", "memory_size": 8, "burn_in": 2},
     ),
+    "r2d2": ("r2d2", {**REPLAY_SEQUENCES, "max_weight_sync_delay": 32}),
     "appo": ("appo", {**SMALL, "train_batch_size": 40, "newer_batches_between": 2}),
     "impala aggregated": (
         "impala",

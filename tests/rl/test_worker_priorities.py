@@ -58,6 +58,37 @@ def test_a_priority_is_the_error_by_the_weights_the_worker_had(
     assert np.unique(errors).size > 10
 
 
+def test_scaled_rewards_are_scaled_in_priorities_too() -> None:
+    """Values that were learned from small rewards say nothing beside large ones."""
+    cfg = config(env=Clock, scale_rewards=True, rollout_fragment_length=24)
+    worker = RolloutWorker(cfg, Workers(cfg).spec, info("worker"))
+    replay = ReplayActor(**cfg.replay_options, info=info("replay"))
+    plain = config(env=Clock, rollout_fragment_length=24)
+    unscaled = filled(plain, 1)[1].get_state()["columns"]["rewards"]
+    replay.add(worker.sample())
+    state = replay.get_state()
+    rows = state["columns"]
+    assert np.array_equal(rows["rewards"], unscaled)  # what is kept is the environment's
+    q, after = (worker.policy.outputs(rows[name]) for name in ("obs", "next_obs"))
+    acted = q[np.arange(len(q)), rows["actions"]]
+    rewards = np.clip(rows["rewards"] / rows["running_return"].std(), -10, 10)
+    errors = np.abs(rewards + rows["discount"] * after.max(1) - acted)
+    expected = (errors + cfg.prioritized_replay_epsilon) ** cfg.prioritized_replay_alpha
+    np.testing.assert_allclose(state["masses"], expected, rtol=1e-4)
+
+
+def test_the_scale_of_priorities_is_kept_with_the_rows() -> None:
+    """A replay actor that goes on from a state gives the same priorities to what comes then."""
+    cfg = config(env=Clock, scale_rewards=True)
+    worker, replay = filled(cfg)
+    other = ReplayActor(**cfg.replay_options, info=info("replay"))
+    other.set_state(replay.get_state())
+    batch = worker.sample()
+    replay.add(batch)
+    other.add(batch)
+    assert np.array_equal(other.get_state()["masses"], replay.get_state()["masses"])
+
+
 def test_each_step_is_valued_by_the_weights_it_was_acted_with() -> None:
     """New weights in between: what waited keeps the value that was told when it was done."""
     cfg = config(n_step=4, rollout_fragment_length=4)

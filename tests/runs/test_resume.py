@@ -46,6 +46,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "appo": {**ON_POLICY, "train_batch_size": 64, "newer_batches_between": 2},
     "dqn": OFF_POLICY,
     "apex": OFF_POLICY,
+    "r2d2": {**OFF_POLICY, "memory_size": 8, "burn_in": 4},
 }
 
 

@@ -63,6 +63,18 @@ def test_a_run_acts_is_evaluated_and_saved_as_its_policy(tmp_path: Path) -> None
     assert not hasattr(run, "no_such_thing")
 
 
+def test_whatever_takes_a_policy_takes_a_run(tmp_path: Path) -> None:
+    """Also one that goes on: what it has then is what is filmed, exported, evaluated."""
+    pytest.importorskip("onnx", reason="needs the onnx extra")
+    pytest.importorskip("pygame", reason="CartPole is drawn by pygame")
+    from rillflow.results import export_onnx, frame_strip
+
+    with learning() as run:
+        assert evaluate(run, 1).episodes == 1
+        assert export_onnx(run, tmp_path / "p.onnx").exists()
+        assert frame_strip(run, tmp_path / "p.png", 2, max_steps=500).exists()
+
+
 def test_that_of_several_agents_does_so_too(tmp_path: Path) -> None:
     path = tmp_path / "run"
     how: dict[str, Any] = {**SMALL, "until": 256, "engine": "sim"}
@@ -81,6 +93,22 @@ def test_what_it_says_of_itself() -> None:
     assert repr(run) == f"<training run of a2c on CartPole-v1: finished after {run.steps} steps>"
     assert run.stats().operator("rollouts").items > 0
     assert run.steps == run.result["steps"] == run.history[-1]["steps"] >= 256
+
+
+def test_what_it_was_trained_with_is_given_back(tmp_path: Path) -> None:
+    """A run that is over holds its policy and its figures: no learner, no replay, no workers."""
+    import gc
+
+    from rillflow.learning.learner_base import LearnerBase
+
+    def learners() -> int:
+        gc.collect()
+        return sum(isinstance(one, LearnerBase) for one in gc.get_objects())
+
+    before = learners()
+    run = short(run_dir=tmp_path / "run", eval_every=128, eval_episodes=1)
+    assert learners() == before
+    assert run.act([0.0] * 4) in (0, 1)
 
 
 # -- while it trains -------------------------------------------------------------------------------
@@ -226,7 +254,9 @@ def test_it_writes_what_the_command_line_writes(tmp_path: Path) -> None:
     assert RunDirectory(run.directory).about["exactness"] == "exact"
 
 
-def test_a_view_is_served_while_it_goes_on(tmp_path: Path) -> None:
+def test_a_view_is_served_while_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from http.client import HTTPConnection
     from urllib.parse import urlsplit
 
@@ -237,6 +267,7 @@ def test_a_view_is_served_while_it_goes_on(tmp_path: Path) -> None:
     connection.request("GET", f"{url.path}?{url.query}")
     assert connection.getresponse().status < 400
     connection.close()
+    assert f"view it at {run.url}" in capsys.readouterr().err
     run.stop()
     assert run.wait().url is None
 

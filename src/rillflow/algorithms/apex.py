@@ -76,7 +76,10 @@ TUNED: dict[str, dict[str, Any]] = {
 
 
 def explorer(cfg: Config) -> Explorer:
-    """A rate of its own for each worker, from 0.4 (or `epsilon`) down to its eighth power."""
+    """A rate of its own for each worker, from 0.4 (or `epsilon`) down to its eighth power; with
+    noisy layers none."""
+    if cfg.noisy:
+        return EpsilonGreedy(lambda place, steps: 0.0, tells_values(cfg))
     first = 0.4 if cfg.epsilon is None else cfg.epsilon
     return EpsilonGreedy(
         lambda place, steps: first ** (1 + 7 * place.worker / max(1, place.workers - 1)),

@@ -28,6 +28,15 @@ examples
 """
 
 
+_ELSEWHERE = {
+    "test": "evaluate", "eval": "evaluate", "play": "record", "enjoy": "record", "film": "record",
+    "video": "record", "watch": "view", "dashboard": "view", "show": "explain", "graph": "explain",
+    "run": "train", "learn": "train", "fit": "train", "continue": "resume", "ls": "list",
+    "runs": "list", "curve": "plot", "sweep": "tune", "hpo": "tune", "benchmark": "bench",
+}  # fmt: skip
+"""what commands are called elsewhere"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -71,6 +80,7 @@ def _run(given: list[str]) -> int:
     command = given[0]
     if command not in COMMANDS:
         near = difflib.get_close_matches(command.lower(), COMMANDS, n=1)
+        near = [_ELSEWHERE[command.lower()]] if command.lower() in _ELSEWHERE else near
         hint = f"did you mean `rillflow {near[0]}`?" if near else "`rillflow --help` lists them."
         what = "flag" if command.startswith("-") else "command"
         raise Usage(f"there is no {what} {command!r}; {hint}")

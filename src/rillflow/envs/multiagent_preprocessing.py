@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rillflow.envs.frame_stack import FrameStack
-from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
+from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default, stack_of
 from rillflow.envs.reset_after_error import Mending
 from rillflow.envs.spaces import Array, Observations
+from rillflow.envs.stacked_parts import StackedParts
 from rillflow.envs.vector import Step
 
 if TYPE_CHECKING:
@@ -30,16 +31,16 @@ class PreprocessedAgents:
         self.mending: Mending | None = getattr(vector, "mending", None)
         """what brings back copies that raise; None: they fail as a whole"""
         self._seen: dict[str, Observations] = {}
-        self._stacks: dict[str, FrameStack] = {}
+        self._stacks: dict[str, FrameStack | StackedParts] = {}
         self.shrunk: str | None = None
         """what to tell of images that are smaller than the environment's, though nobody said so"""
         for agent in self.agents:
             own = Observations(vector.observation_space(agent), lambda raw: raw)
             self._seen[agent] = seen = preprocessed(own, how, f"{name}[{agent!r}]")
             self.shrunk = self.shrunk or shrunk_by_default(own.space, how)
-            if how.frame_stack > 1:
-                image = how.image(seen.space)
-                self._stacks[agent] = FrameStack(seen.space, how.frame_stack, image)
+            stack = stack_of(seen.space, how)
+            if stack is not None:
+                self._stacks[agent] = stack
 
     @property
     def changes(self) -> bool:

@@ -11,12 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-
-from rillflow.envs.image_box import image_box
+from rillflow.envs.frame_stack import FrameStack
+from rillflow.envs.image_change import ImageChange, with_parts_changed
 from rillflow.envs.layout import Layout, layout_of
-from rillflow.envs.resizing import Resized
-from rillflow.envs.spaces import Array, Observations
+from rillflow.envs.spaces import Observations
+from rillflow.envs.stacked_parts import StackedParts
 from rillflow.errors import BuildError
 from rillflow.images import Channels, Image, as_image, image_in
 
@@ -27,8 +26,6 @@ Resize: TypeAlias = int | tuple[int, ...] | Literal["auto"] | None
 
 MOST_PIXELS = 128
 """a side that an image may have before "auto" shrinks it"""
-_GREY = np.array((0.299, 0.587, 0.114), np.float32)
-"""how bright red, green and blue are (Recommendation ITU-R BT.601)"""
 
 
 @dataclass(frozen=True)
@@ -91,12 +88,8 @@ def preprocessed(seen: Observations, how: Preprocessing, name: str) -> Observati
     """Observations in the size and the colours that are asked for; frames are stacked elsewhere."""
     space = seen.space
     layout = layout_of(space)
-    if layout is not None and how.asked and not only_numbers(layout, how):
-        raise BuildError(
-            f"environment {name!r}: {', '.join(how.asked)} cannot be done to observations of "
-            f"several parts or with a mask of actions ({layout}): leave it out, and do it to one "
-            "part in a gymnasium.ObservationWrapper"
-        )
+    if layout is not None:
+        return _with_parts(seen, layout, how, name)
     image = how.image(space)
     if image is None:
         if how.grayscale or how.resize not in (None, "auto"):
@@ -112,66 +105,60 @@ def preprocessed(seen: Observations, how: Preprocessing, name: str) -> Observati
         )
     if size == image.sides and not grey:
         return seen
-    change = _Change(space, image, size, grey)
+    change = ImageChange(space, image, size, grey)
     return Observations(change.space, lambda raw: change(seen.encode(raw)))
 
 
-def only_numbers(layout: Layout, how: Preprocessing) -> bool:
-    """Whether all that is asked for is to stack what is one vector anyway."""
-    return not (layout.packed or layout.mask_size) and len(how.asked) == (how.frame_stack > 1)
+def _with_parts(seen: Observations, layout: Layout, how: Preprocessing, name: str) -> Observations:
+    """The same for the pictures among the parts of an observation."""
+    images = {path: how.image(part.space) for path, part in layout.images.items()}
+    found = {path: image for path, image in images.items() if image is not None}
+    colours = [image.channels for image in found.values()]
+    if not found and (how.grayscale or how.resize not in (None, "auto")):
+        raise _no_image(how, layout, name)
+    if how.grayscale and not {1, 3} & {*colours}:
+        raise BuildError(
+            f"environment {name!r}: grayscale=True makes one colour of three, and none of its "
+            f"images has three ({layout}): leave it out, or say where the channels are "
+            "(channels='first' or 'last')."
+        )
+    changes = {}
+    for path, image in found.items():
+        grey, size = how.grayscale and image.channels == 3, how.size(image)
+        if grey or size != image.sides:
+            changes[path] = ImageChange(layout.parts[path].space, image, size, grey)
+    return with_parts_changed(seen, layout, changes) if changes else seen
+
+
+def stack_of(space: Box, how: Preprocessing) -> FrameStack | StackedParts | None:
+    """What joins the newest observations of this space; None: nothing has to."""
+    if how.frame_stack == 1:
+        return None
+    layout = layout_of(space)
+    if layout is None or only_numbers(layout):
+        return FrameStack(space, how.frame_stack, how.image(space))
+    return StackedParts(layout, how.frame_stack, how.channels)
+
+
+def only_numbers(layout: Layout) -> bool:
+    """Whether observations are one vector anyway, without a picture or a mask."""
+    return not (layout.packed or layout.mask_size)
 
 
 def shrunk_by_default(before: Any, how: Preprocessing) -> str | None:
     """What a person should know of images that nobody asked to resize; None: they are not."""
-    image = how.image(before) if how.resize == "auto" else None
-    if image is None or how.size(image) == image.sides:
+    layout = layout_of(before)
+    spaces = [before] if layout is None else [part.space for part in layout.images.values()]
+    images = [how.image(space) for space in spaces] if how.resize == "auto" else []
+    large = [one for one in images if one is not None and how.size(one) != one.sides]
+    if not large:
         return None
+    image = large[0]
     height, width = how.size(image)
     return (
         f"images of {image.height}x{image.width} pixels are shrunk to {height}x{width}; "
         f"resize=84, say, makes them smaller still, and resize=None keeps them"
     )
-
-
-class _Change:
-    """Images to images of another size or in grey."""
-
-    def __init__(self, space: Box, image: Image, size: tuple[int, int], grey: bool) -> None:
-        first = image.order == "first"
-        self._resize = Resized(image.sides, size, 2 if first else 1)
-        self._channel = 1 if first else 3
-        self._grey = grey
-        self._dtype: Any = space.dtype
-        # an average of bits is no bit: they become bytes
-        self._times = 255 if self._dtype == np.uint8 and int(space.high.max()) == 1 else 1
-        sides: Any = (1, 2) if first else (0, 1)
-        channels = 1 if grey else image.channels
-        shape: tuple[int, ...]
-        if image.order == "none":
-            sides, shape = None, size
-        else:
-            shape = (channels, *size) if first else (*size, channels)
-
-        def spread(bounds: Array) -> Array:
-            """What holds for each channel, for all of its pixels."""
-            column = bounds[:, None, None] if first else bounds
-            return np.broadcast_to(column, shape).astype(self._dtype)
-
-        low, high = space.low.min(sides), space.high.max(sides) * self._dtype.type(self._times)
-        if grey:
-            low, high = low.min(keepdims=True), high.max(keepdims=True)
-        order: Any = None if image.order == "none" else image.order
-        self.space = image_box(spread(low), spread(high), self._dtype, order)
-
-    def __call__(self, images: Array) -> Array:
-        out = self._resize(images)
-        if self._grey:
-            weights = _GREY.reshape((-1, 1, 1) if self._channel == 1 else (1, 1, -1))
-            out = (out * weights).sum(self._channel, keepdims=True)
-        if self._dtype != np.uint8:
-            return out.astype(self._dtype, copy=False)
-        out = out * np.float32(self._times) if self._times > 1 else out
-        return np.rint(out).astype(np.uint8)
 
 
 def _no_image(how: Preprocessing, space: Any, name: str) -> BuildError:

@@ -22,10 +22,9 @@ from rillflow.envs.checks import (
 )
 from rillflow.envs.episode_returns import Bools, Episodes
 from rillflow.envs.final_info import ReadsInfos
-from rillflow.envs.frame_stack import FrameStack
 from rillflow.envs.info_masks import InfoMasks, stuck_row
 from rillflow.envs.layout import MASK, all_finite, layout_of
-from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default
+from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default, stack_of
 from rillflow.envs.reset_after_error import Mending, mending_of, replaced
 from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
 from rillflow.envs.state import state_of
@@ -80,10 +79,7 @@ class Envs(ReadsInfos):
         self._observations = preprocessed(seen, self._how, name)
         self.shrunk = shrunk_by_default(seen.space, self._how)
         """what to tell of images that are smaller than the environment's, though nobody said so"""
-        self._stack = None
-        if self._how.frame_stack > 1:
-            space = self._observations.space
-            self._stack = FrameStack(space, self._how.frame_stack, self._how.image(space))
+        self._stack = stack_of(self._observations.space, self._how)
         self._layout = layout_of(self._observations.space)
         self._masks: InfoMasks | None = None  # reads those in infos
         masked = self._layout is not None and self._layout.mask_size > 0
@@ -147,9 +143,9 @@ class Envs(ReadsInfos):
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
         self.obs = self._encode(raw, info).copy()
+        self._check_allowed(self.obs)
         if self._stack is not None:
             self.obs = self._stack.begin(self.obs)
-        self._check_allowed(self.obs)
         return self.obs
 
     def _look(self, info: dict[str, Any]) -> None:
@@ -167,6 +163,7 @@ class Envs(ReadsInfos):
         seen = observations_of(space, self.name, sum(self._choices), masked=True)
         self._observations = preprocessed(seen, self._how, self.name)
         self._layout = layout_of(self._observations.space)
+        self._stack = stack_of(self._observations.space, self._how)
         if hasattr(self.vector, "keeps_masks"):
             self.vector.keeps_masks = True
 

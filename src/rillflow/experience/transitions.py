@@ -31,14 +31,19 @@ def transitions(batch: SampleBatch, n_step: int, gamma: float) -> dict[str, Arra
     return rows
 
 
-def worker_errors(rows: dict[str, Array]) -> Array | None:
+def worker_errors(rows: dict[str, Array], rewards: Array | None = None) -> Array | None:
     """TD errors of rows by the values that the worker told with them, which are taken out.
 
         error = rewards + discount * max_a q(next_obs, a) - q(obs, action)
 
     All values are those of the worker's own network, when it acted; None: it told none.
+
+    Args:
+        rows: with the columns `acted_q` and `next_best_q`, if the worker told them.
+        rewards: as the values were learned from them; None: as they are in the rows.
     """
     if "acted_q" not in rows:
         return None
-    errors: Array = rows["rewards"] + rows["discount"] * rows.pop("next_best_q")
+    rewards = rows["rewards"] if rewards is None else rewards
+    errors: Array = rewards + rows["discount"] * rows.pop("next_best_q")
     return errors - rows.pop("acted_q")

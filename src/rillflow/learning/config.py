@@ -129,6 +129,9 @@ class AlgorithmConfig(metaclass=_Settings):
     adam_epsilon: float = 1e-5
     """added to the size that Adam divides gradients by; a larger one keeps steps small that follow
     on a time of tiny gradients, as when a solved task is failed for once"""
+    amsgrad: bool = False
+    """whether Adam divides by the largest size that gradients have had, not by that of late (Reddi
+    et al. 2018): where a solved task is failed for once, weights stay where they are, nearly"""
     grad_clip: float | None = 0.5
     """largest norm of a gradient; None: as it is"""
     grad_clip_value: float | None = None

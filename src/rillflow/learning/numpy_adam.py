@@ -1,4 +1,4 @@
-"""Adam on one vector (Kingma and Ba 2014, arXiv:1412.6980)."""
+"""Adam on one vector (Kingma and Ba 2014, arXiv:1412.6980); AMSGrad (Reddi et al. 2018)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Adam:
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float,
+        amsgrad: bool = False,
     ) -> None:
         self.parameters, self.lr, self.betas, self.eps = parameters, lr, betas, eps
         self.steps = 0
@@ -31,6 +32,8 @@ class Adam:
         """of the gradients, decaying"""
         self.square = np.zeros_like(parameters)
         """of the squares of the gradients, decaying"""
+        self.largest = np.zeros_like(parameters) if amsgrad else None
+        """that `square` has been, if it is to count in its place"""
         self._free = np.empty_like(parameters)
 
     def step(self, gradient: Floats) -> None:
@@ -47,7 +50,10 @@ class Adam:
         # both averages began at 0; dividing by the weight of what was seen makes up for it, which
         # of the squares is done to `eps` and to the rate, that are one number each
         weight = math.sqrt(1 - beta2**self.steps)
-        np.sqrt(self.square, out=free)
+        square = self.square
+        if self.largest is not None:
+            square = np.maximum(self.largest, square, out=self.largest)
+        np.sqrt(square, out=free)
         free += np.float32(self.eps * weight)
         np.divide(self.mean, free, out=free)
         free *= np.float32(self.lr * weight / (1 - beta1**self.steps))

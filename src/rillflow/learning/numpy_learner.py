@@ -89,10 +89,10 @@ class NumpyLearner(LearnerBase):
         """Gradients of the loss on a batch, without applying them."""
         name = self.lone_network("ComputeGradients")
         network = self.m.by_name[name]
-        self.require_rewards()
         self.follow_schedules()
         with self.computing():
-            rows = self.rows(batch)
+            self.draw_noise()
+            rows = self.rows(self.scaled(batch))
             if not rows_of.count(rows):  # a short fragment may hold nothing but resets
                 network.gradient[:] = 0
                 return Gradients(network.get_gradient(), 0, {}, self.observations.of(batch))
@@ -176,6 +176,7 @@ class NumpyLearner(LearnerBase):
             self.m.by_name[name].parameters,
             self.cfg.lr if lr is None else lr,
             eps=self.config.adam_epsilon,
+            amsgrad=self.config.amsgrad,
         )
 
     def optimiser_state(self, name: str) -> dict[str, dict[str, Array]]:
@@ -198,7 +199,9 @@ class NumpyLearner(LearnerBase):
             optimiser.steps = int(next(iter(slots.values()))["step"])
             for key, vector in _averages(optimiser).items():
                 own = network.named(vector)  # at first 0, as for weights no gradient has reached
-                own |= {weight: slots[weight][key] for weight in slots}
+                # saved without `amsgrad`: the largest squares are those of late
+                known = key if all(key in slot for slot in slots.values()) else "exp_avg_sq"
+                own |= {weight: slots[weight][known] for weight in slots}
                 network.vector(own, vector)
 
 
@@ -218,4 +221,5 @@ def _figures(step: Step) -> Figures:
 
 def _averages(optimiser: Adam) -> dict[str, Any]:
     """What the optimiser remembers, under torch's names."""
-    return {"exp_avg": optimiser.mean, "exp_avg_sq": optimiser.square}
+    found = {"exp_avg": optimiser.mean, "exp_avg_sq": optimiser.square}
+    return found if optimiser.largest is None else {**found, "max_exp_avg_sq": optimiser.largest}

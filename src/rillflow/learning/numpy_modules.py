@@ -9,6 +9,7 @@ import numpy as np
 
 from rillflow.learning.names import Namespace, named, seed_of
 from rillflow.learning.numpy_actors import Actor
+from rillflow.learning.numpy_categorical import CategoricalNetwork
 from rillflow.learning.numpy_critics import Critic, Number
 from rillflow.learning.numpy_module import NumpyModule
 from rillflow.learning.numpy_network import Network
@@ -53,6 +54,12 @@ class NumpyModules:
         for module in (*self.by_name.values(), *self.targets.values(), *self._frozen):
             module.rng = rng
 
+    def draw_noise(self, rng: np.random.Generator) -> None:
+        """Noisy layers, those of targets too, have noise of this generator from now on."""
+        for _, module in self.all():
+            if isinstance(module, Network):
+                module.draw_noise(rng)
+
     def record(self) -> None:
         """From now on results are on the tape."""
         for module in self.by_name.values():
@@ -69,7 +76,9 @@ class NumpyModules:
 def build(description: Description, name: str, seed: int) -> NumpyModule:
     """One network in NumPy."""
     if isinstance(description, PolicySpec):
-        return (Actor if description.bounded else Network)(description, seed)
+        if description.bounded:
+            return Actor(description, seed)
+        return (CategoricalNetwork if description.num_atoms > 1 else Network)(description, seed)
     if isinstance(description, QOfAction):
         return Critic(description, seed_of(name, seed))
     return Number(description, seed_of(name, seed))

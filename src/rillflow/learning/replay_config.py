@@ -96,6 +96,7 @@ class ReplayConfig(AlgorithmConfig):
             "epsilon": self.prioritized_replay_epsilon,
             "n_step": self.n_step,
             "gamma": self.gamma,
+            "scale_rewards": self.scale_rewards is not False,
         }
         return options | self._in_sequences(shards) if self.remembers else options
 

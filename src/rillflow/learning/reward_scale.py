@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rillflow.errors import RunError
-from rillflow.experience.batch import SampleBatch
+from rillflow.experience.batch import Array, SampleBatch
 from rillflow.experience.running_return import RUNNING_RETURN
 from rillflow.policies.normalizer import CLIP, EPSILON, Moments, as_buffers, moments_in
 
@@ -39,12 +39,19 @@ class RewardScale:
                 "(rillflow.experience.running_return), or leave scale_rewards out."
             )
         if see:
-            self.moments = self.moments.joined(Moments.of(counted(batch, RUNNING_RETURN)))
-        rewards = batch["rewards"]
-        factor = 1 / np.sqrt(self.moments.variance + EPSILON)
-        scaled = np.clip(rewards * factor, -CLIP, CLIP).astype(rewards.dtype, copy=False)
+            self.see(counted(batch, RUNNING_RETURN))
         columns = {name: column for name, column in batch.items() if name != RUNNING_RETURN}
-        return SampleBatch(columns | {"rewards": scaled})
+        return SampleBatch(columns | {"rewards": self.of(batch["rewards"])})
+
+    def see(self, returns: Array) -> None:
+        """Let these discounted returns count from now on."""
+        self.moments = self.moments.joined(Moments.of(returns))
+
+    def of(self, rewards: Array) -> Array:
+        """Rewards as they are learned from."""
+        factor = 1 / np.sqrt(self.moments.variance + EPSILON)
+        scaled: Array = np.clip(rewards * factor, -CLIP, CLIP).astype(rewards.dtype, copy=False)
+        return scaled
 
     def get_state(self) -> dict[str, Any]:
         """For a checkpoint."""

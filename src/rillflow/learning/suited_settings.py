@@ -73,5 +73,6 @@ AS_BEFORE: dict[str, Any] = {
     "action_masks": False,
     "normalize_observations": False,
     "scale_rewards": False,
+    "amsgrad": False,
 }
 """what was done in runs of versions that had no such setting"""

@@ -56,7 +56,7 @@ class TorchLearner(LearnerBase):
         names = learner_devices(config.num_gpus) if devices is None else tuple(devices)
         self.copies = [TorchModules(self.modules, seed, device) for device in names]
         """the networks, and their copies on further devices"""
-        self.m = self.copies[0]
+        self.m, *self.others = self.copies
         for copy in self.copies:
             copy.draw_from(self.rng)
             if config.compile:
@@ -94,6 +94,7 @@ class TorchLearner(LearnerBase):
             self._lists[0][name],
             lr=self.cfg.lr if lr is None else lr,
             eps=self.config.adam_epsilon,
+            amsgrad=self.config.amsgrad,
             fused=True,
         )
 
@@ -149,9 +150,9 @@ class TorchLearner(LearnerBase):
     def compute_gradients(self, batch: SampleBatch) -> Gradients:
         """Gradients of the loss on a batch, without applying them."""
         name = self.lone_network("ComputeGradients")
-        self.require_rewards()
         self.follow_schedules()
-        rows = self.rows(batch)
+        self.draw_noise()
+        rows = self.rows(self.scaled(batch))
         if not rows_of.count(rows):  # a short fragment may hold nothing but resets
             shapes = {key: tuple(p.shape) for key, p in self.parameters[name].items()}
             zeros = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
@@ -266,9 +267,10 @@ class TorchLearner(LearnerBase):
             optimiser.step()
             state = [optimiser.state.get(parameter) for parameter in parameters]
             if all(state):
-                self._averages[name] = tuple([s[slot] for s in state if s] for slot in _SLOTS)
+                names = (*_SLOTS, _LARGEST) if self.config.amsgrad else _SLOTS
+                self._averages[name] = tuple([s[slot] for s in state if s] for slot in names)
             return
-        mean, square, steps = slots
+        mean, square, steps, *largest = slots
         group = optimiser.param_groups[0]
         with torch.no_grad():
             torch._foreach_add_(steps, 1)
@@ -277,14 +279,14 @@ class TorchLearner(LearnerBase):
                 gradients,
                 mean,
                 square,
-                [],
+                largest[0] if largest else [],
                 steps,
                 lr=group["lr"],
                 beta1=group["betas"][0],
                 beta2=group["betas"][1],
                 weight_decay=0.0,
                 eps=group["eps"],
-                amsgrad=False,
+                amsgrad=bool(largest),
                 maximize=False,
             )
 
@@ -377,13 +379,14 @@ class TorchLearner(LearnerBase):
         state.clear()
         self._averages.pop(name, None)
         for key, saved in slots.items():
-            state[self.parameters[name][key]] = {
-                slot: self._tensor(np.array(value)) for slot, value in saved.items()
-            }
+            restored = {slot: self._tensor(np.array(value)) for slot, value in saved.items()}
+            if self.config.amsgrad:  # saved without: the largest squares are those of late
+                restored.setdefault(_LARGEST, restored["exp_avg_sq"].clone())
+            state[self.parameters[name][key]] = restored
 
 
 _USUAL = Optimiser()
-_SLOTS = ("exp_avg", "exp_avg_sq", "step")
+_SLOTS, _LARGEST = ("exp_avg", "exp_avg_sq", "step"), "max_exp_avg_sq"
 
 
 def _loss(step: Step) -> Any:

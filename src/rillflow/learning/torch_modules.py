@@ -344,6 +344,18 @@ class TorchModules:
         for _, module in self.all():
             module.rng = rng
 
+    def draw_noise(self, rng: np.random.Generator) -> list[Any]:
+        """Noisy layers, those of targets too, have noise of this generator from now on: this."""
+        return [module.noise.draw(rng) for module in self._noisy()]
+
+    def set_noise(self, drawn: list[Any]) -> None:
+        """Noisy layers have this noise from now on, which another copy has drawn."""
+        for module, noise in zip(self._noisy(), drawn, strict=True):
+            module.noise.set(noise)
+
+    def _noisy(self) -> list[Policy]:
+        return [module for _, module in self.all() if isinstance(module, Policy) and module.noise]
+
     def others(self, names: Collection[str]) -> Iterator[Layers]:
         """The layers of the networks that are not among these."""
         for name, module in self.by_name.items():

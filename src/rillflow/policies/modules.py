@@ -179,9 +179,26 @@ def actor_critic(spec: PolicySpec) -> PolicySpec:
     return replace(spec, head="actor_critic")
 
 
-def q_values(spec: PolicySpec, dueling: bool = False) -> PolicySpec:
-    """One value per discrete action."""
-    return replace(spec, head="q", dueling=dueling)
+def q_values(
+    spec: PolicySpec,
+    dueling: bool = False,
+    *,
+    num_atoms: int = 1,
+    v_min: float | None = None,
+    v_max: float | None = None,
+    noisy: float = 0.0,
+) -> PolicySpec:
+    """One value per discrete action, or a distribution of returns over atoms for each; with layers
+    that are `noisy` at first, or have no noise."""
+    return replace(
+        spec,
+        head="q",
+        dueling=dueling,
+        num_atoms=num_atoms,
+        v_min=v_min,
+        v_max=v_max,
+        noisy=noisy,
+    )
 
 
 def squashed_gaussian(spec: PolicySpec) -> PolicySpec:

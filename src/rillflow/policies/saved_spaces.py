@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from rillflow.envs.image_box import ImageBox, image_box
 from rillflow.envs.layout import Layout, Part, Structured, Tree, layout_of
 
 _NUMBERS = 1 << 24
@@ -40,12 +41,14 @@ def space_to_data(space: Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multibinary", "shape": list(space.shape)}
     assert isinstance(space, spaces.Box), "a spec has no other spaces"
+    order = {"channels": space.channels} if isinstance(space, ImageBox) else {}
     return {
         "kind": "box",
         "low": _bound(space.low),
         "high": _bound(space.high),
         "shape": list(space.shape),
         "dtype": str(space.dtype),
+        **order,
     }
 
 
@@ -76,7 +79,11 @@ def space_from_data(data: Mapping[str, Any]) -> Space[Any]:
     if dtype.kind not in "biuf":
         raise ValueError(f"a space of {dtype}")
     low, high = (_bound_from_data(data[name], shape, dtype) for name in ("low", "high"))
-    return spaces.Box(low, high, shape, dtype.type)
+    if "channels" not in data:
+        return spaces.Box(low, high, shape, dtype.type)
+    if data["channels"] not in ("first", "last"):
+        raise ValueError(f"an image with channels {str(data['channels'])[:60]}")
+    return image_box(low, high, dtype, data["channels"])
 
 
 def _bound_from_data(bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -49,6 +49,17 @@ class ActingWorker:
         learner.trained = self.steps_of_all()
         return learner.compute_gradients(batch)
 
+    def reward_scale(self) -> dict[str, Any] | None:
+        """What gradients computed here scale rewards by; None: none were, or rewards stay."""
+        known = None if self.learner is None else self.learner.reward_scale
+        return None if known is None else dict(known.get_state())
+
+    def set_reward_scale(self, state: Mapping[str, Any]) -> None:
+        """Scale rewards as it was done where this was saved."""
+        known = self._learner().reward_scale
+        if known is not None:
+            known.set_state(state)
+
     def steps_of_all(self) -> int:
         """Steps that all workers have made, as far as one of them can tell: for schedules."""
         return 0

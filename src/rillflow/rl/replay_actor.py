@@ -9,8 +9,10 @@ import numpy as np
 from rillflow.errors import NotReady
 from rillflow.experience import PrioritizedReplayBuffer, ReplayBuffer
 from rillflow.experience.batch import BOOTSTRAP, Array, SampleBatch
+from rillflow.experience.running_return import RUNNING_RETURN
 from rillflow.experience.sequences import sequences_of, side_by_side
 from rillflow.experience.transitions import transitions, worker_errors
+from rillflow.learning.reward_scale import RewardScale
 from rillflow.types import ActorInfo
 
 KEY_BITS, ROW_BITS = 50, 40
@@ -49,6 +51,7 @@ class ReplayActor:
         epsilon: float = 1e-6,
         n_step: int = 1,
         gamma: float = 0.99,
+        scale_rewards: bool = False,
         sequences: bool = False,
         info: ActorInfo,
     ) -> None:
@@ -60,6 +63,8 @@ class ReplayActor:
         self.final_beta = beta if final_beta is None else final_beta
         self.beta_rows = beta_rows
         self.sequences = sequences
+        self.reward_scale = RewardScale() if scale_rewards else None
+        """for what workers think of rows, whose values are learned from scaled rewards"""
         life = info.incarnation % (1 << KEY_BITS - ROW_BITS)
         self.first_key = (info.index << KEY_BITS) + (life << ROW_BITS)
         self.strangers = 0
@@ -90,11 +95,19 @@ class ReplayActor:
             rows = transitions(batch, self.n_step, self.gamma)
         else:
             rows = {name: column[0] for name, column in batch.items()}
-        errors = worker_errors(rows)
+        errors = worker_errors(rows, self._learned_from(rows))
         if errors is not None and isinstance(self.buffer, PrioritizedReplayBuffer):
             self.buffer.add(rows, priorities=np.abs(errors))
         else:
             self.buffer.add(rows)
+
+    def _learned_from(self, rows: dict[str, Array]) -> Array | None:
+        """The rewards of rows as a learner scales them, by the returns of all rows so far; None: as
+        they are. The learner's own scale is not known here; both have seen the same experience."""
+        if self.reward_scale is None or RUNNING_RETURN not in rows:
+            return None
+        self.reward_scale.see(rows[RUNNING_RETURN])
+        return self.reward_scale.of(rows["rewards"])
 
     def replay(self) -> SampleBatch:
         """A training batch; not ready before there are `learning_starts` rows."""
@@ -134,8 +147,13 @@ class ReplayActor:
 
     def get_state(self) -> dict[str, Any]:
         """All rows, their priorities and the random state."""
-        return self.buffer.get_state()
+        state = self.buffer.get_state()
+        if self.reward_scale is not None:
+            state["reward_scale"] = self.reward_scale.get_state()
+        return state
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.buffer.set_state(state)
+        if self.reward_scale is not None and "reward_scale" in state:
+            self.reward_scale.set_state(state["reward_scale"])

@@ -185,6 +185,7 @@ class RolloutWorker(ActingWorker):
             "waiting": self.waiting.get_state(),
             "turns": self.turns,
             "running": None if self.running is None else self.running.get_state(),
+            "reward_scale": self.reward_scale(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -212,6 +213,8 @@ class RolloutWorker(ActingWorker):
         self.policy.set_state(state["policy"])
         if state["target"] is not None:
             self.set_target(state["target"])
+        if state.get("reward_scale") is not None:
+            self.set_reward_scale(state["reward_scale"])
 
     def close(self) -> None:
         """Close the environments."""

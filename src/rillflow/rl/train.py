@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.errors import BuildError
 from rillflow.experience.batch import SampleBatch
 from rillflow.graph.context import Context, Operator
-from rillflow.learning.learner_base import GRADIENTS_TRAVEL
 from rillflow.learning.make_learner import AnyLearner, make_learner
 from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
 from rillflow.policies.normalizer import Moments, as_buffers, moments_in
@@ -110,8 +108,6 @@ class ApplyGradients(Operator[Paired[Gradients], TrainStats]):
     )
 
     def __init__(self, workers: Workers) -> None:
-        if workers.config.scale_rewards:
-            raise BuildError(GRADIENTS_TRAVEL)
         self.workers = workers
 
     def on_start(self, ctx: Context) -> None:

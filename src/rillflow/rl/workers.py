@@ -203,7 +203,7 @@ def placement_of(num_workers: int) -> Placement:
 
 REMEMBERING = (
     *("ppo", "a2c", "a3c", "pg", "impala", "appo"),
-    *("dqn", "simple_q", "apex", "async_dqn"),
+    *("dqn", "simple_q", "apex", "r2d2", "async_dqn"),
 )
 """the algorithms that train policies with a memory"""
 

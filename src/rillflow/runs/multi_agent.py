@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
 
 from rillflow.envs.make import name_of
 from rillflow.envs.multiagent_mapping import agents_of
 from rillflow.errors import BuildError
 from rillflow.flows.merge import Union
 from rillflow.graph.program import Program
-from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.config import AlgorithmConfig, replaced
 from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select
 from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.train import ComputeGradients
+
+C = TypeVar("C", bound=AlgorithmConfig)
 
 WAYS = 'policies is "shared", "each" or a dict with the name of each agent\'s policy'
 
@@ -57,6 +60,25 @@ def assigned(
             f"unknown: {', '.join(wrong)}."
         )
     return _checked(dict(how), env)
+
+
+def with_copies(config: C, agents: Mapping[str, str] | None, given: Collection[str]) -> C:
+    """Settings with one copy of an environment in a worker, where a policy acts for more agents
+    than there would be copies: each agent is a row already. What somebody said stays.
+
+    Args:
+        config: with as many copies as one agent is best given.
+        agents: for each agent the name of its policy; None: there is one agent.
+        given: the settings that somebody has named.
+    """
+    if agents is None or "num_envs_per_worker" in given:
+        return config
+    most = max(Counter(agents.values()).values())
+    return (
+        replaced(config, {"num_envs_per_worker": 1})
+        if most > config.num_envs_per_worker
+        else config
+    )
 
 
 def _checked(agents: dict[str, str], env: str) -> dict[str, str]:

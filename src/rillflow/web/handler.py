@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hmac
 import io
 import re
 import secrets
@@ -177,7 +176,7 @@ class Handler(BaseHTTPRequestHandler):
     def _refusal(self) -> tuple[HTTPStatus, str] | None:
         """Why this request is not answered; None if it is."""
         hosts = getattr(self, "headers", {}) and self.headers.get_all("Host", [])
-        if len(hosts) != 1 or not self.server.allows(hosts[0]):
+        if len(hosts) != 1 or not self.server.door.allows(hosts[0]):
             return HTTPStatus.FORBIDDEN, "This is not the host of the view."
         if self.command not in ("GET", "HEAD"):
             return HTTPStatus.METHOD_NOT_ALLOWED, "The view is read-only."
@@ -202,12 +201,11 @@ class Handler(BaseHTTPRequestHandler):
         kind, _, value = self.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer":
             shown.append(value.strip())
-        encoded = [one.encode("utf-8", "replace") for one in shown]
-        return any(hmac.compare_digest(one, self.server.token) for one in encoded)
+        return any(self.server.door.opens_for(one) for one in shown)
 
     def _welcome(self) -> None:
         """Keep the token in a cookie, and out of the address bar and the history."""
-        cookie = f"{self.server.cookie}={self.server.token.decode()}"
+        cookie = f"{self.server.cookie}={self.server.door.token.decode()}"
         headers = {
             "Location": "/",
             # lax, for with `strict` a browser sent here by a link would not show it at once

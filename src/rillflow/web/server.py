@@ -8,11 +8,7 @@ name of its own; and makes no path into the name of a file.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
-import ipaddress
-import re
-import secrets
 import socket
 import threading
 from http.server import ThreadingHTTPServer
@@ -21,13 +17,12 @@ from socketserver import TCPServer
 from typing import Any
 
 from rillflow.errors import BuildError, RunError
+from rillflow.listening import Door, why_not
 from rillflow.web.handler import Handler, Page
 from rillflow.web.site import Site
 
 _CONNECTIONS = 48
 """that may be open without having said what they want"""
-_SHORTEST_TOKEN = 16
-_NAMES = {"localhost", "127.0.0.1", "::1"}
 
 
 class View:
@@ -75,46 +70,16 @@ def serve(
     directory = Path(run_dir)
     if not directory.is_dir():
         raise BuildError(f"view: there is no run directory {str(run_dir)!r}.")
-    if token is None and not _is_loopback(host):
-        raise BuildError(
-            f"view: {host!r} can be reached from other machines, so it needs a `token` of your "
-            "own; or leave `host` as it is and look through `ssh -L`."
-        )
-    token = secrets.token_urlsafe(24) if token is None else token
-    if not re.fullmatch(rf"[A-Za-z0-9_-]{{{_SHORTEST_TOKEN},200}}", token):
-        raise BuildError(
-            f"view: a token has {_SHORTEST_TOKEN} to 200 letters, digits, '-' or '_'; "
-            "`secrets.token_urlsafe(24)` makes a good one."
-        )
+    door = Door("view", host, token)
     try:
-        server = Server(host, port, token, Site(directory))
+        server = Server(door, port, Site(directory))
     except OSError as error:
-        raise RunError(f"view: {_why(error, host, port)}") from error
+        raise RunError(f"view: {why_not(error, host, port)}") from error
     except OverflowError:
         raise BuildError(f"view: a port is a number from 0 to 65535, got {port!r}.") from None
-    shown = socket.gethostname() if server.wildcard else host
-    shown = f"[{shown}]" if ":" in shown else shown
-    return View(server, f"http://{shown}:{server.server_address[1]}/?token={token}")
-
-
-def _why(error: OSError, host: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use; choose another, or 0 for any that is free."
-    if error.errno == errno.EACCES:
-        return f"port {port} may not be used by this user; choose one above 1023, or 0."
-    return f"cannot listen on {host}, port {port}: {error.strerror or error}."
-
-
-def _is_loopback(host: str) -> bool:
-    address = _address(host)
-    return host == "localhost" if address is None else address.is_loopback
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
+    return View(
+        server, f"http://{door.shown}:{server.server_address[1]}/?token={door.token.decode()}"
+    )
 
 
 class Server(ThreadingHTTPServer):
@@ -125,23 +90,17 @@ class Server(ThreadingHTTPServer):
     allow_reuse_port = False
     request_queue_size = 64
 
-    def __init__(self, host: str, port: int, token: str, site: Site) -> None:
-        self.site, self.token = site, token.encode()
+    def __init__(self, door: Door, port: int, site: Site) -> None:
+        self.site, self.door = site, door
         # cookies are shared by all ports of a host; this name is not shared by two views
-        self.cookie = "rillflow-" + hashlib.sha256(self.token).hexdigest()[:12]
+        self.cookie = "rillflow-" + hashlib.sha256(door.token).hexdigest()[:12]
         self.pages = {"run": Page("page.html"), "runs": Page("runs.html")}
-        self.loopback = _is_loopback(host)
-        address = _address(host)
-        self.wildcard = address is not None and address.is_unspecified
-        self.names = _NAMES | {host.lower()}
-        if not self.loopback:
-            self.names.add(socket.gethostname().lower())
         self.waiting: dict[int, socket.socket] = {}
         """connections that have not said yet what they want, the oldest first"""
         self.guard = threading.Lock()
-        if ":" in host:
+        if ":" in door.host:
             self.address_family = socket.AF_INET6
-        super().__init__((host, port), Handler)
+        super().__init__((door.host, port), Handler)
 
     def server_bind(self) -> None:
         """As any server; the one for HTTP looks up its own name, which can take seconds."""
@@ -170,14 +129,3 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader that went away is none of the run's business."""
-
-    def allows(self, host: str) -> bool:
-        """Whether a request may name this host: a name that leads here, not one that was bent to.
-
-        An address cannot be bent, so any will do where other machines are meant to reach us.
-        """
-        match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?", host)
-        if match is None:
-            return False
-        name = match[1].strip("[]").lower()
-        return name in self.names or (not self.loopback and _address(name) is not None)

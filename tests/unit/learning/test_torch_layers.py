@@ -98,12 +98,13 @@ def test_what_rests_learns_again_afterwards() -> None:
     assert all(p.grad is not None for p in parameters)
 
 
-def test_steps_are_those_of_the_optimiser() -> None:
-    config = sac.Config(hidden=(8,), lr=0.01)
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_steps_are_those_of_the_optimiser(amsgrad: bool) -> None:
+    config = sac.Config(hidden=(8,), lr=0.01, amsgrad=amsgrad)
     learner = TorchLearner(config.policy_spec(OBS, ACTIONS), config, 0)
     (name, mine), *_ = learner.parameters.items()
     theirs = [torch.nn.Parameter(p.detach().clone()) for p in mine.values()]
-    adam = torch.optim.Adam(theirs, lr=0.01, eps=config.adam_epsilon)
+    adam = torch.optim.Adam(theirs, lr=0.01, eps=config.adam_epsilon, amsgrad=amsgrad)
     rng = torch.Generator().manual_seed(0)
     for _ in range(4):
         for p, q in zip(mine.values(), theirs, strict=True):

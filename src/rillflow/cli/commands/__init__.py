@@ -17,6 +17,7 @@ GROUPS = {
         "compare": "say how much better some runs are than others, and how sure that is",
         "pack": "write a run into one file, with a model card",
         "unpack": "read such a file, which may come from anybody",
+        "serve": "answer observations with a trained policy, over HTTP",
         "export": "write a trained policy as ONNX",
         "view": "show a run in the browser, or all runs, while they go on or later",
     },

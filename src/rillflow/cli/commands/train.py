@@ -58,18 +58,20 @@ def main(arguments: Sequence[str]) -> int:
     from rillflow.results.config_as_json import settings_of
     from rillflow.runs.directory import RunDirectory
     from rillflow.runs.job import Job
+    from rillflow.runs.multi_agent import with_copies
     from rillflow.runs.resume_exactness import MEANING, exactness
     from rillflow.runs.warm_start import begin_with
 
     with notes_as_lines():
+        agents = agents_for(request)
         job = Job(
             request.algorithm,
             request.module,
-            for_limits(request.config, until),
+            for_limits(with_copies(request.config, agents, request.given), until),
             until,
             options.seed,
             engine,
-            agents_for(request),
+            agents,
         )
         built = job.build()  # a mistake is told before anything is written
         begin_with(built[0], options.init_from)
@@ -154,6 +156,7 @@ class Training:
                     checkpointer=checkpointer,
                     checkpoint=checkpointer.newest() if resumed else None,
                     callbacks=self.callbacks,
+                    record_every=self.options.record_every,
                 )
             except KeyboardInterrupt:
                 began = bool(last_row(self.directory.metrics))

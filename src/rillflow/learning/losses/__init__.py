@@ -5,6 +5,9 @@ a `learning.tape`. So a loss that is made of these, and of arithmetic, is writte
 imported when the first tensor comes.
 """
 
+from rillflow.learning.losses.categorical import categorical_error as categorical_error
+from rillflow.learning.losses.categorical import categorical_target as categorical_target
+from rillflow.learning.losses.categorical import expected_values as expected_values
 from rillflow.learning.losses.offline import advantage_weights as advantage_weights
 from rillflow.learning.losses.offline import conservative_loss as conservative_loss
 from rillflow.learning.losses.offline import expectile_loss as expectile_loss

@@ -78,6 +78,22 @@ def ensemble(*others: str, k: int = 3) -> Callable[[Random, Shape], dict[str, An
     return lambda random, shape: {"q": floats(random, k, *shape), **normal(*others)(random, shape)}
 
 
+def atoms(*others: str) -> Callable[[Random, Shape], dict[str, Any]]:
+    """Logits of five atoms for each of three actions [N, 3, 5]."""
+
+    def make(random: Random, shape: Shape) -> dict[str, Any]:
+        chances = np.exp(floats(random, *shape, 5))
+        made = {name: floats(random, *shape, 3, 5) for name in ("logits", "logits_tm1", "logits_t")}
+        made |= normal("r_t", "discount_t")(random, shape) | rows("q_t_selector", a=3)(
+            random, shape
+        )
+        made["a_tm1"] = random.integers(0, 3, shape)
+        made["target"] = chances / chances.sum(-1, keepdims=True)
+        return {name: made[name] for name in others}
+
+    return make
+
+
 TRACE = ("log_rhos", "r_t", "discount_t", "v_tm1", "v_t", "ended_t")
 
 
@@ -137,6 +153,14 @@ CASES: dict[str, Case] = {
         lambda random, shape: normal("value")(random, shape) | rows("advantages")(random, shape),
         ("value", "advantages"),
     ),
+    "expected_values": Case(atoms("logits"), ("logits",), {"v_min": -1.0, "v_max": 2.0}, rank=1),
+    "categorical_target": Case(
+        atoms("logits_t", "q_t_selector", "r_t", "discount_t"),
+        (),
+        {"v_min": -1.0, "v_max": 2.0},
+        rank=1,
+    ),
+    "categorical_error": Case(atoms("logits_tm1", "a_tm1", "target"), ("logits_tm1",), rank=1),
     "discounted_returns": Case(steps("r_t", "discount_t", "bootstrap_value"), rank=2),
     "lambda_returns": Case(steps("r_t", "discount_t", "v_t", "ended_t"), (), {"lam": 0.8}, rank=2),
     "n_step_returns": Case(steps("r_t", "discount_t", "v_t", "ended_t"), (), {"n": 3}, rank=2),

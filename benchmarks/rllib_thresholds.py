@@ -1,0 +1,111 @@
+"""Are the gates of RLlib's own tests held, by every one of three seeds?
+
+    python benchmarks/rllib_thresholds.py                      all of them, hours on one core
+    python benchmarks/rllib_thresholds.py ppo "sac on Pend"    rows whose name has one of these
+    python benchmarks/rllib_thresholds.py --seeds 201 --list
+
+`gate.py` has the gates of this project: a goal or two of each algorithm, by five seeds. Here are
+those of RLlib, row by row (`_rllib_rows.py`): the newest return it asks, within the smallest number
+of steps that it ever allowed. RLlib passes if one attempt of three gets there.
+
+A run ends when the mean return of its last 100 episodes of training is what is asked, as there, or
+with its steps. Of algorithms that explore by adding to what the policy does the greedy policy
+counts: it is evaluated on the way, and where it seems to pass, by 100 fresh episodes. Settings are
+those that the algorithm begins with there.
+
+Results are kept in results/rllib/thresholds.json; docs/rllib-thresholds.md is made from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from _goals import FRESH, commit
+from _machine import facts, versions
+from _rllib_rows import ROWS, Row
+
+import rillflow as rf
+from rillflow.algorithms import NAMES
+from rillflow.results import evaluate
+
+RESULTS = Path(__file__).parent / "results" / "rllib" / "thresholds.json"
+SEEDS = (201, 202, 203)
+LOOKS = 20
+"""evaluations on the way to a limit, of greedy policies"""
+
+
+def main() -> int:
+    """Attempt, print, keep."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("only", nargs="*", metavar="PART", help="rows whose name has this in it")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--list", action="store_true", help="print the rows")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file for what is found")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    good = True
+    for row in chosen(options.only):
+        print(f"{row}: {row.asks:g} within {row.within:,} steps", flush=True)
+        for seed in () if options.list else options.seeds:
+            try:
+                found = attempt(row, seed)
+            except rf.BuildError as error:
+                print(f"  refused: {error}", flush=True)
+                good = False
+                break
+            keep(options.results, row, found)
+            good &= found["passed"]
+            print(f"  {json.dumps(found)}", flush=True)
+    return 0 if good else 1
+
+
+def chosen(parts: list[str]) -> list[Row]:
+    """Rows of algorithms that there are, those whose name has one of these in it."""
+    known = [row for row in ROWS if row.algorithm in NAMES]
+    return [row for row in known if not parts or any(part in str(row) for part in parts)]
+
+
+def attempt(row: Row, seed: int) -> dict[str, Any]:
+    """Train with this seed on `sim`, one thread, until it is reached or the steps are over."""
+    settings, until = dict(row.settings), {"steps": float(row.within)}
+    until["eval_return" if row.greedy else "return"] = row.asks
+    if row.greedy:
+        settings |= {"eval_every": row.within // LOOKS, "eval_episodes": 50}
+    began = time.perf_counter()
+    trained: Any = rf.train(
+        row.algorithm, row.env, until=until, seed=seed, engine="sim", **settings
+    )
+    seconds = time.perf_counter() - began
+    last = trained.history[-1]
+    score = evaluate(trained, 100, seed=FRESH + seed).mean if row.greedy else last["return"]
+    return {
+        "seed": seed,
+        "score": round(score, 3),
+        "steps": int(last["steps"]),
+        "seconds": round(seconds, 1),
+        "passed": not math.isnan(score) and score >= row.asks,
+    }
+
+
+def keep(path: Path, row: Row, found: dict[str, Any]) -> None:
+    """Put one attempt in the place of an older one of the same row and seed."""
+    kept: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    which = {"row": str(row), "seed": found["seed"]}
+    where = {"commit": commit(), "cpu": facts()["cpu"], "torch": versions()["torch"]}
+    asked = {"asks": row.asks, "within": row.within, "greedy": row.greedy}
+    new = {**which, **asked, **found, **where}
+    rows = [one for one in kept if not which.items() <= one.items()] + [new]
+    rows.sort(key=lambda one: (one["row"], one["seed"]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("[\n" + ",\n".join(json.dumps(one) for one in rows) + "\n]\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
