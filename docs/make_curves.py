@@ -31,6 +31,7 @@ GOALS = {
     "a2c": ("CartPole-v1", {"return": 450, "steps": 400_000}),
     "a3c": ("CartPole-v1", {"return": 450, "steps": 400_000}),
     "dqn": ("CartPole-v1", {"return": 450, "steps": 150_000}),
+    "rainbow": ("CartPole-v1", {"steps": 50_000}),
     "impala": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "appo": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "apex": ("CartPole-v1", {"return": 450, "steps": 150_000}),

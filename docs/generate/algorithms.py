@@ -32,13 +32,14 @@ TITLES = {
     "pg": "PG",
     "ppo": "PPO",
     "r2d2": "R2D2",
+    "rainbow": "Rainbow",
     "sac": "SAC",
     "simple_q": "Simple Q",
     "td3": "TD3",
 }
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
-    *("dqn", "apex", "r2d2", "simple_q", "async_dqn"),
+    *("dqn", "rainbow", "apex", "r2d2", "simple_q", "async_dqn"),
     *("sac", "td3", "ddpg", "apex_ddpg", "maml"),
 )
 KINDS = {
@@ -49,6 +50,7 @@ KINDS = {
     "appo": ("policy gradient", "as ready, learner process"),
     "pg": ("policy gradient", "rounds"),
     "dqn": ("q learning", "rounds into replay"),
+    "rainbow": ("q learning", "rounds into replay"),
     "apex": ("q learning", "as ready into replay actors, learner process"),
     "r2d2": ("q learning", "as ready into replay actors, learner process"),
     "simple_q": ("q learning", "rounds into replay"),

@@ -25,6 +25,7 @@ ALGORITHMS = {
     "pg": "PG",
     "ppo": "PPO",
     "r2d2": "R2D2",
+    "rainbow": "RAINBOW",
     "sac": "SAC",
     "simple_q": "SIMPLE_Q",
     "td3": "TD3",
