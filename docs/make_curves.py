@@ -33,15 +33,20 @@ GOALS = {
     "a2c": ("CartPole-v1", {"return": 450, "steps": 400_000}),
     "a3c": ("CartPole-v1", {"return": 450, "steps": 400_000}),
     "dqn": ("CartPole-v1", {"return": 450, "steps": 150_000}),
+    "rainbow": ("CartPole-v1", {"steps": 50_000}),
     "impala": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "appo": ("CartPole-v1", {"return": 475, "steps": 400_000}),
     "apex": ("CartPole-v1", {"return": 450, "steps": 150_000}),
+    "recurrent_ppo": ("CartPole-hidden-velocity", {"steps": 40_000}),
     "r2d2": ("CartPole-hidden-velocity", {"steps": 80_000}),
     "simple_q": ("CartPole-v1", {"return": 450, "steps": 150_000}),
     "pg": ("CartPole-v1", {"return": 450, "steps": 400_000}),
     "async_dqn": ("CartPole-v1", {"return": 400, "steps": 400_000}),
     "maml": ("PointGoal", {"steps": 400_000}),
+    "apex_ddpg": ("Pendulum-v1", {"steps": 200_000}),
+    "ddpg": ("Pendulum-v1", {"steps": 30_000}),
     "sac": ("Pendulum-v1", {"steps": 30_000}),
+    "sac_discrete": ("CartPole-v1", {"steps": 100_000}),
     "td3": ("Pendulum-v1", {"steps": 30_000}),
     "bc": ("CartPole-v1", {"steps": 500_000}),
     "marwil": ("CartPole-v1", {"steps": 500_000}),
@@ -49,6 +54,11 @@ GOALS = {
     "iql": ("Pendulum-v1", {"steps": 1_280_000}),
 }
 """for each algorithm where it is trained, and until when; all other settings are the defaults"""
+OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
+    "recurrent_ppo": ("ppo", {"memory": "lstm"}),
+    "sac_discrete": ("sac", {}),
+}
+"""of curves that have not the algorithm's name: which it is, and settings beside its own"""
 
 DATA = {
     "bc": ("cartpole_expert", "20 episodes of PPO"),
@@ -64,9 +74,10 @@ LOOKS = 20
 def measure(name: str, seed: int) -> dict[str, Any]:
     """One run: its curve, and how good the policy is in the end."""
     env, until = GOALS[name]
-    given = {} if name not in DATA else _data(name, seed)
-    trained = rf.train(name, env, until=until, seed=seed, engine="sim", **given)
-    figure = "eval_return" if given else "return"
+    algorithm, settings = OTHERWISE.get(name, (name, {}))
+    given = settings if name not in DATA else _data(name, seed)
+    trained = rf.train(algorithm, env, until=until, seed=seed, engine="sim", **given)
+    figure = "eval_return" if name in DATA else "return"
     rows = [row for row in trained.history if figure in row]
     last, updates = rows[-1], len(trained.history)
     kept = np.linspace(0, len(rows) - 1, min(POINTS, len(rows))).round().astype(int)
@@ -112,7 +123,7 @@ def draw(name: str, about: dict[str, Any]) -> None:
         for run in about["runs"]:
             path = Path(folder) / f"{name}-{run['seed']}"
             path.mkdir()
-            facts = {"algorithm": name, "env": about["env"], "until": about["until"]}
+            facts = {"algorithm": about["algorithm"], "env": about["env"], "until": about["until"]}
             (path / "run.json").write_text(json.dumps(facts))
             rows = [_row(name, steps, value) for steps, value in run["curve"]]
             (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -149,7 +160,7 @@ def _remember(file: Path, name: str, run: dict[str, Any]) -> None:
     known = json.loads(file.read_text())["runs"] if file.exists() else []
     here = machine()
     about = {
-        "algorithm": name,
+        "algorithm": OTHERWISE.get(name, (name, {}))[0],
         "env": GOALS[name][0],
         "until": GOALS[name][1],
         **({"data": DATA[name][1]} if name in DATA else {}),

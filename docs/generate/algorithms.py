@@ -22,10 +22,12 @@ TITLES = {
     "a2c": "A2C",
     "a3c": "A3C",
     "apex": "Ape-X",
+    "apex_ddpg": "Ape-X-DDPG",
     "appo": "APPO",
     "async_dqn": "Asynchronous DQN",
     "bc": "BC",
     "cql": "CQL",
+    "ddpg": "DDPG",
     "dqn": "DQN",
     "impala": "IMPALA",
     "iql": "IQL",
@@ -34,14 +36,14 @@ TITLES = {
     "pg": "PG",
     "ppo": "PPO",
     "r2d2": "R2D2",
+    "rainbow": "Rainbow",
     "sac": "SAC",
     "simple_q": "Simple Q",
     "td3": "TD3",
 }
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
-    *("dqn", "apex", "r2d2", "simple_q", "async_dqn"),
-    *("sac", "td3", "maml"),
+    *("sac", "td3", "ddpg", "apex_ddpg", "maml"),
     *("bc", "marwil", "cql", "iql"),
 )
 KINDS = {
@@ -52,19 +54,29 @@ KINDS = {
     "appo": ("policy gradient", "as ready, learner process"),
     "pg": ("policy gradient", "rounds"),
     "dqn": ("q learning", "rounds into replay"),
+    "rainbow": ("q learning", "rounds into replay"),
     "apex": ("q learning", "as ready into replay actors, learner process"),
     "r2d2": ("q learning", "as ready into replay actors, learner process"),
     "simple_q": ("q learning", "rounds into replay"),
     "async_dqn": ("q learning", "as ready, gradients in workers"),
     "sac": ("actor and critics", "rounds into replay"),
     "td3": ("actor and critics", "rounds into replay"),
+    "ddpg": ("actor and critic", "rounds into replay"),
+    "apex_ddpg": ("actor and critic", "as ready into replay actors, learner process"),
     "maml": ("meta-learning", "rounds, workers adapt between them"),
     "bc": ("imitation", "rounds of recorded data"),
     "marwil": ("imitation", "rounds of recorded data"),
     "cql": ("actor and critics", "rounds of recorded data"),
     "iql": ("actor and critics", "rounds of recorded data"),
 }
-ACTIONS = {"q learning": "discrete", "actor and critics": "continuous"}
+CURVES_BESIDE = {"sac": ("sac_discrete",)}
+"""further curves of an algorithm"""
+ACTIONS = {
+    "q learning": "discrete",
+    "actor and critics": "continuous",
+    "actor and critic": "continuous",
+    "sac": "discrete, continuous",
+}
 assert set(ORDER) == set(NAMES) == set(KINDS)
 
 
@@ -113,7 +125,7 @@ def table(folder: str = "") -> str:
     for name in ORDER:
         module = get_algorithm(name)
         by, how = KINDS[name]
-        actions = ACTIONS.get(by, "discrete, continuous")
+        actions = ACTIONS.get(name, ACTIONS.get(by, "discrete, continuous"))
         memory = "LSTM, GRU" if module.recurrent else ""
         lines = plan_lines(module)
         title = f"[{TITLES[name]}]({folder}{name}.md)"
@@ -144,6 +156,7 @@ def page(name: str) -> str:
         _folded("The update", inspect.getsource(module.update)),
         "## Learning",
         learning(name),
+        *(learning(beside) for beside in CURVES_BESIDE.get(name, ())),
         "## Settings",
         settings(module.Config),
         *suited(module),

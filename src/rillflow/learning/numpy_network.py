@@ -137,6 +137,10 @@ class Network(NumpyModule):
         self.tape.backs.append(back)
         return out
 
+    def logits(self, obs: Array) -> Any:
+        """Of each discrete action [N, actions], as `q_values` gives values."""
+        return self.q_values(obs)
+
     def evaluate_fragments(self, batch: Mapping[str, Array]) -> tuple[Any, Any, Any, Floats]:
         """Log-probabilities of the actions, entropies, values, and values of the true next
         observations, each [T, B]; nothing is learned through the last.

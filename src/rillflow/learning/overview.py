@@ -21,6 +21,7 @@ from rillflow.policies.spec import PolicySpec
 
 _HEADS = {
     "actor_critic": "actor and critic",
+    "categorical": "distribution over actions",
     "q": "q values",
     "squashed_gaussian": "squashed Gaussian",
     "deterministic": "deterministic actor",

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rillflow.experience.batch import BOOTSTRAP, STATE
-from rillflow.learning.names import Namespace, named, seed_of
+from rillflow.learning.names import Namespace, named, seed_of, seed_of_policy
 from rillflow.learning.torch_fragments import timeline
 from rillflow.learning.torch_layers import Layers, outputs_of, squashed
-from rillflow.policies.modules import Description, Modules, QOfAction, Scalar
+from rillflow.policies.modules import Modules, QOfAction, Scalar
 from rillflow.policies.sampling import LOG_STD_HIGH, LOG_STD_LOW
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_normalizer import TorchNormalizer
@@ -324,12 +324,8 @@ class TorchModules:
 
     def __init__(self, modules: Modules, seed: int, device: str = "cpu") -> None:
         self.description = modules
-        self.by_name = {
-            name: build(network, name, seed, device) for name, network in modules.networks.items()
-        }
-        self.targets = {
-            name: build(modules.networks[name], name, seed, device) for name in modules.targets
-        }
+        self.by_name = {name: build(modules, name, seed, device) for name in modules.networks}
+        self.targets = {name: build(modules, name, seed, device) for name in modules.targets}
         self.target = Namespace({name: Frozen(module) for name, module in self.targets.items()})
         self.frozen = Namespace({name: Frozen(module) for name, module in self.by_name.items()})
         for module in self.targets.values():
@@ -382,9 +378,11 @@ def resting(layers: Iterable[Layers]) -> Iterator[None]:
             one.learns = True
 
 
-def build(description: Description, name: str, seed: int, device: str) -> Any:
+def build(modules: Modules, name: str, seed: int, device: str) -> Any:
     """One network in torch."""
+    description = modules.networks[name]
     if isinstance(description, PolicySpec):
-        return (Actor if description.bounded else Policy)(description, seed, device)
+        policy = Actor if description.bounded else Policy
+        return policy(description, seed_of_policy(name, seed, modules.acts), device)
     kind = Critic if isinstance(description, QOfAction) else Number
     return kind(description, seed_of(name, seed), device)  # type: ignore[arg-type]

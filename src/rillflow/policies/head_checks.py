@@ -31,6 +31,13 @@ def check_head(spec: PolicySpec) -> None:
             "actor-critic method (PPO, A2C, A3C, IMPALA), head='actor_critic', or number all "
             f"combinations: Discrete({prod(spec.actions.sizes)})"
         )
+    if spec.head == "categorical" and kind != "discrete":
+        way = "use an actor-critic method (PPO, A2C, A3C, IMPALA)"
+        if kind == "multidiscrete":
+            way += f", or number all combinations: Discrete({prod(spec.actions.sizes)})"
+        raise BuildError(
+            f"head='categorical' needs a Discrete action space, found {spec.action_space}: {way}"
+        )
     if spec.bounded:
         _check_bounds(spec)
     if spec.dueling and spec.head != "q":
@@ -105,7 +112,7 @@ def _check_bounds(spec: PolicySpec) -> None:
     if spec.actions.kind != "continuous":
         raise BuildError(
             f"head={spec.head!r} gives continuous actions, found {space}: use an algorithm for "
-            "discrete actions (DQN, PPO, ...)"
+            "discrete actions (SAC, DQN, PPO, ...)"
         )
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise BuildError(

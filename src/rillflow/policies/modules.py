@@ -201,6 +201,11 @@ def q_values(
     )
 
 
+def categorical(spec: PolicySpec) -> PolicySpec:
+    """A distribution over discrete actions, without a value."""
+    return replace(spec, head="categorical")
+
+
 def squashed_gaussian(spec: PolicySpec) -> PolicySpec:
     """A Gaussian squeezed into the bounds of the actions (Haarnoja et al. 2018)."""
     return replace(spec, head="squashed_gaussian")

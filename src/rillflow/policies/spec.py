@@ -42,6 +42,7 @@ class PolicySpec:
 
     - `"actor_critic"`: `(outputs, values)`, [N, actions.width] and [N]: logits, or the means of
       a Gaussian (a parameter `log_std` is added if the module has none);
+    - `"categorical"`: the logits [N, actions.width];
     - `"q"`: the q values [N, actions.width];
     - `"squashed_gaussian"`: [N, 2 * actions.width], means and logarithms of standard deviations,
       before they are squeezed into the bounds of the actions;
@@ -70,9 +71,11 @@ class PolicySpec:
     """the network; "lstm" is the older way to ask for `memory="lstm"` above an mlp or a cnn"""
     memory: Literal["lstm", "gru"] | None = None
     """cells above the network's layers, which remember the episode; None: it has none"""
-    head: Literal["actor_critic", "q", "squashed_gaussian", "deterministic"] = "actor_critic"
-    """a distribution over actions and a value; one value per action; or continuous actions within
-    their bounds, drawn or not, without a value"""
+    head: Literal["actor_critic", "categorical", "q", "squashed_gaussian", "deterministic"] = (
+        "actor_critic"
+    )
+    """a distribution over actions and a value; one over discrete actions alone; one value per
+    action; or continuous actions within their bounds, drawn or not, without a value"""
     dueling: bool = False
     """q values as a value plus advantages (Wang et al. 2015, arXiv:1511.06581)"""
     num_atoms: int = 1

@@ -120,6 +120,11 @@ class TorchPolicy:
         self._require("q", "q_values")
         return self.outputs(obs)
 
+    def logits(self, obs: Data) -> Tensor:
+        """Of each discrete action [..., actions]."""
+        self._require("categorical", "logits")
+        return self.outputs(obs)
+
     def q_logits(self, obs: Data) -> Tensor:
         """Logits of the distributions of returns over atoms [..., actions, atoms]."""
         if self.spec.num_atoms == 1:

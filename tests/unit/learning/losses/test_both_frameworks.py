@@ -117,6 +117,8 @@ CASES: dict[str, Case] = {
     "approximate_kl": Case(normal("logp", "old_logp"), ("logp",), masked=True),
     "entropy_bonus": Case(normal("entropy"), ("entropy",), masked=True),
     "entropy_categorical": Case(rows("logits"), ("logits",)),
+    "uniform_entropy": Case(lambda random, shape: {"mask": random.random((*shape, 4)) < 0.5}),
+    "soft_value": Case(rows("logits", "q"), ("logits",), {"alpha": 0.3}),
     "entropy_gaussian": Case(rows("log_std"), ("log_std",)),
     "kl_categorical": Case(rows("logits_p", "logits_q"), ("logits_p", "logits_q")),
     "kl_gaussian": Case(
@@ -142,6 +144,10 @@ CASES: dict[str, Case] = {
     "n_step_td_target": Case(normal("r_tn", "discount_tn", "v_tn")),
     "q_learning_td_error": Case(q_rows("q_t"), ("q_tm1",)),
     "double_q_td_error": Case(q_rows("q_t_target", "q_t_selector"), ("q_tm1",)),
+    "q_of_taken": Case(
+        lambda random, shape: rows("q")(random, shape) | {"actions": random.integers(0, 4, shape)},
+        ("q",),
+    ),
     "double_q_td_error rescaled": Case(
         q_rows("q_t_target", "q_t_selector"), ("q_tm1",), {"rescaling": 1e-2}
     ),
@@ -357,7 +363,7 @@ def test_what_is_only_looked_at_teaches_nothing(name: str) -> None:
 # --- corners -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["entropy_categorical", "kl_categorical"])
+@pytest.mark.parametrize("name", ["entropy_categorical", "kl_categorical", "soft_value"])
 def test_actions_that_cannot_be_taken_add_nothing(name: str) -> None:
     arguments = CASES[name].arguments(np.random.default_rng(0), (5,))
     for logits in arguments.values():
