@@ -20,7 +20,7 @@ from tests.masked import LENGTH, Beside, Gate, Pairs, Tasks
 SMALL: dict[str, Any] = {"num_workers": 1, "num_envs_per_worker": 4, "on_failure": "raise"}
 ALGORITHMS = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
-    *("dqn", "simple_q", "apex", "async_dqn", "sac"),
+    *("dqn", "rainbow", "simple_q", "apex", "async_dqn", "sac"),
 )
 
 
