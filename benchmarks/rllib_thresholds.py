@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import _recorded
 import torch
 from _goals import FRESH, commit
 from _machine import facts, versions
@@ -78,6 +79,8 @@ def attempt(row: Row, seed: int) -> dict[str, Any]:
     until["eval_return" if row.greedy else "return"] = row.asks
     if row.greedy:
         settings |= {"eval_every": row.within // LOOKS, "eval_episodes": 50}
+    if row.data is not None:
+        settings["data"] = getattr(_recorded, row.data)(seed).path
     began = time.perf_counter()
     trained: Any = rf.train(
         row.algorithm, row.env, until=until, seed=seed, engine="sim", **settings
