@@ -26,6 +26,7 @@ from rillflow.algorithms import (
     pg,
     ppo,
     r2d2,
+    rainbow,
     sac,
     simple_q,
     td3,
@@ -78,6 +79,7 @@ maml_plan = maml.plan
 pg_plan = pg.plan
 ppo_plan = ppo.plan
 r2d2_plan = r2d2.plan
+rainbow_plan = rainbow.plan
 sac_plan = sac.plan
 simple_q_plan = simple_q.plan
 td3_plan = td3.plan
