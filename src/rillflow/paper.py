@@ -19,10 +19,14 @@ from rillflow.algorithms import (
     apex_ddpg,
     appo,
     async_dqn,
+    bc,
+    cql,
     ddpg,
     dqn,
     impala,
+    iql,
     maml,
+    marwil,
     pg,
     ppo,
     r2d2,
@@ -72,6 +76,10 @@ apex_plan = apex.plan
 apex_ddpg_plan = apex_ddpg.plan
 appo_plan = appo.plan
 async_dqn_plan = async_dqn.plan
+marwil_plan = marwil.plan
+iql_plan = iql.plan
+cql_plan = cql.plan
+bc_plan = bc.plan
 ddpg_plan = ddpg.plan
 dqn_plan = dqn.plan
 impala_plan = impala.plan
