@@ -1,4 +1,4 @@
-"""How many updates per second do SAC and TD3 make, beside Stable-Baselines3?
+"""How many updates per second do SAC, TD3 and DDPG make, beside Stable-Baselines3?
 
 One process, one thread, batches of 256 rows of Pendulum-v1's shape; slices of updates in turn, so
 that a slow moment hits all. An update of theirs draws its rows from a full replay buffer; ours
@@ -29,7 +29,7 @@ from rillflow.algorithms import get_algorithm
 from rillflow.experience.batch import SampleBatch
 from rillflow.learning.make_learner import learns_in_numpy, make_learner
 
-MINUTES = 4
+MINUTES = 6
 ROWS, BATCH = 256, 1024
 BARS = {64: {"numpy": ">= 5", "torch": ">= 3"}, 256: {"auto": ">= 1.15"}}
 """what a framework has to reach with two layers of so many units, in times the peer's rate"""
@@ -45,7 +45,7 @@ def ask(report: Report) -> None:
     rounds = 3 if report.options.quick else 5 * report.options.repeats
     kernels = [one["architecture"] for one in threadpool_info() if "architecture" in one]
     report.settings |= {"env": "Pendulum-v1", "rows": ROWS, "rounds": rounds, "kernels": kernels}
-    for algorithm in ("sac", "td3"):
+    for algorithm in ("sac", "td3", "ddpg"):
         for width, bars in BARS.items():
             rivals = {name: learner(algorithm, width, name) for name in ("numpy", "torch")}
             if algorithm == "sac":

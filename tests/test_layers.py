@@ -19,6 +19,8 @@ MAY_IMPORT = {
     "types": {"errors"},
     "seeding": set(),
     "callables": set(),
+    # a table of names, imported when somebody uses an old one
+    "deprecated": {"learning", "rl"},
     "arguments": {"errors"},
     "files": {"errors"},
     # the dataflow core
@@ -41,6 +43,7 @@ MAY_IMPORT = {
     "envs": {"errors", "arguments", "images"},
     "safety": {"envs"},
     "experience": {"errors", "envs"},
+    "datasets": {"errors", "safety", "envs", "experience"},
     "policies": {"errors", "images", "safety", "envs.layout", "envs.image_box", "experience"},
     "learning": {"errors", "images", "callables", "envs", "experience", "policies"},
     # both together
@@ -54,6 +57,7 @@ MAY_IMPORT = {
         "images",
         "envs",
         "experience",
+        "datasets",
         "policies",
         "learning",
     },
@@ -71,6 +75,7 @@ MAY_IMPORT = {
         "scheduler",
         "envs",
         "experience",
+        "datasets",
         "policies",
         "learning",
         "algorithms",

@@ -91,3 +91,23 @@ def test_examples_in_docstrings_run(name: str) -> None:
     """What a docstring shows is what happens."""
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert failed == 0
+
+
+def test_every_extra_has_versions_that_are_pinned() -> None:
+    """What `pip install 'rillflow[mujoco,box2d]'` needs is in the constraints."""
+    import re
+    import tomllib
+    from pathlib import Path
+
+    root = Path(__file__).parents[1]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert {"atari", "box2d", "mujoco", "multiagent", "onnx", "plot", "video"} <= extras.keys()
+    pinned = {
+        re.split(r"[=<>!~\[ ]", line)[0].lower().replace("_", "-")
+        for line in (root / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
+    for name in ("box2d", "mujoco", "pygame-ce", "imageio-ffmpeg", "matplotlib", "ipykernel"):
+        assert name in pinned, name

@@ -7,6 +7,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from docs.generate import benchmarks_in_short
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PICTURES = ROOT / "docs" / "pictures" / "benchmarks"
@@ -46,7 +48,25 @@ def page() -> str:
     found = documents()
     if not found:
         return "Nothing has been measured yet: `make bench`."
-    return "\n\n".join([overview(found), *map(section, found)])
+    where = machine_of(found[0])
+    return "\n\n".join(
+        [
+            "## In short",
+            f"Medians, on {where}; whoever is missing in a row did not reach the goal in most "
+            "of its runs, or was not asked.",
+            benchmarks_in_short.table(found),
+            "## Every bar",
+            "What was set out to be reached, and whether it is; what is not says **no**.",
+            overview(found),
+            *map(section, found),
+        ]
+    )
+
+
+def machine_of(document: dict[str, Any]) -> str:
+    """The machine, without the day."""
+    here = document["machine"]
+    return f"{here['cores']} cores ({here['cpu']}) without a GPU"
 
 
 def overview(found: list[dict[str, Any]]) -> str:

@@ -1,6 +1,7 @@
 """Called by MkDocs: expands `[[directive arguments]]` lines and adds pages that are made here.
 
 [[operators]]                      the operators, from their docstrings
+[[python]]                         what `rillflow` exports, from signatures and docstrings
 [[algorithms FOLDER/]]             the table of algorithms, whose pages are in that folder
 [[algorithm NAME]]                 graph, plan, settings and curve of an algorithm
 [[commands]]                       the command line, from the parsers
@@ -30,6 +31,7 @@ from docs.generate import (  # noqa: E402
     commands,
     decisions,
     operators,
+    python,
     rllib_thresholds,
     sources,
 )
@@ -37,6 +39,7 @@ from docs.generate import (  # noqa: E402
 _DIRECTIVE = re.compile(r"^\[\[(\w+)((?: [^\]]+)?)\]\]$", re.MULTILINE)
 MAKERS: dict[str, Callable[..., str]] = {
     "operators": operators.reference,
+    "python": python.reference,
     "algorithms": algorithms.table,
     "algorithm": algorithms.page,
     "commands": commands.reference,

@@ -17,6 +17,8 @@ if str(BENCHMARKS) not in sys.path:
 from _rllib_rows import NOT_ATTEMPTED, ROWS, Row  # noqa: E402
 
 RESULTS = BENCHMARKS / "results" / "rllib" / "thresholds.json"
+OF_THE_TASK = ("env_config", "memory", "policies")
+"""settings without which a row would be another task"""
 SEEDS = 3
 """that have to pass"""
 
@@ -38,12 +40,24 @@ def page() -> str:
     missing = [row for row in rows if str(row) not in found]
     counted = f"{len(held)} of {len(held) + len(failed)} rows are held by all {SEEDS} seeds."
     pieces = [counted, _table(rows, found), "## Rows that fail", _failures(failed, found)]
+    pieces += _tuned([row for row in rows if str(row) in found])
     if missing:
         names = "\n".join(f"- {row}" for row in missing)
         pieces += ["## Not measured yet", names]
     reasons = "\n".join(f"| {what} | {why} |" for what, why in NOT_ATTEMPTED)
     pieces += ["## Not attempted", f"| what RLlib asks | why not here |\n|---|---|\n{reasons}"]
     return "\n\n".join(pieces)
+
+
+def _tuned(rows: list[Row]) -> list[str]:
+    """What rows are trained with beside what their task needs."""
+    lines = []
+    for row in rows:
+        own = {name: value for name, value in row.settings.items() if name not in OF_THE_TASK}
+        if own:
+            told = ", ".join(f"`{name}={value!r}`" for name, value in own.items())
+            lines.append(f"- {row}: {told}")
+    return ["## Rows with settings of their own", "\n".join(lines)] if lines else []
 
 
 def _held(attempts: list[dict[str, Any]]) -> bool:
@@ -83,5 +97,6 @@ def _failures(failed: list[Row], found: dict[str, list[dict[str, Any]]]) -> str:
     for row in failed:
         attempts = found[str(row)]
         good = sum(one["passed"] for one in attempts)
-        lines.append(f"- {row}: {good} of {len(attempts)} seeds reach {row.asks:g}.")
+        fewer = "" if len(attempts) >= SEEDS else f" {SEEDS} are needed."
+        lines.append(f"- {row}: {good} of {len(attempts)} seeds reach {row.asks:g}.{fewer}")
     return "\n".join(lines)

@@ -6,6 +6,7 @@ from rillflow.safety import safe_path as _safe_path  # noqa: F401
 # isort: split
 from typing import TYPE_CHECKING, Any
 
+from rillflow.deprecated import find_moved_modules as _find_moved_modules
 from rillflow.engines.contract import Engine as Engine
 from rillflow.errors import ActorStartError as ActorStartError
 from rillflow.errors import BuildError as BuildError
@@ -81,6 +82,9 @@ _LAZY = {
 }
 """names whose modules are imported when they are first used, so that `import rillflow` is quick: a
 worker has no use for a scheduler"""
+
+
+_find_moved_modules()
 
 
 def __getattr__(name: str) -> Any:

@@ -16,8 +16,10 @@ from rillflow.algorithms import (
     a2c,
     a3c,
     apex,
+    apex_ddpg,
     appo,
     async_dqn,
+    ddpg,
     dqn,
     impala,
     maml,
@@ -66,8 +68,10 @@ UpdateWeights = UpdateWorkerWeights
 a2c_plan = a2c.plan
 a3c_plan = a3c.plan
 apex_plan = apex.plan
+apex_ddpg_plan = apex_ddpg.plan
 appo_plan = appo.plan
 async_dqn_plan = async_dqn.plan
+ddpg_plan = ddpg.plan
 dqn_plan = dqn.plan
 impala_plan = impala.plan
 maml_plan = maml.plan

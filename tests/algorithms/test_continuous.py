@@ -1,4 +1,4 @@
-"""SAC and TD3: updates by hand, the same in both frameworks, the same from a seed; their edges."""
+"""SAC, TD3 and DDPG: updates by hand, alike in both frameworks and from a seed; their edges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from gymnasium import spaces
 
 import rillflow as rf
-from rillflow.algorithms import get_algorithm, sac, td3
+from rillflow.algorithms import ddpg, get_algorithm, sac, td3
 from rillflow.experience.batch import SampleBatch
 from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.make_learner import make_learner
@@ -26,7 +26,6 @@ from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.types import ActorInfo
 
-BOTH = [sac, td3]
 FRAMEWORKS = ("numpy", "torch")
 SMALL: dict[str, Any] = {
     "hidden": (8,),
@@ -35,7 +34,7 @@ SMALL: dict[str, Any] = {
     "training_intensity": 8.0,
     "batches_per_draw": 2,
 }
-both = pytest.mark.parametrize("algorithm", BOTH, ids=["sac", "td3"])
+each = pytest.mark.parametrize("algorithm", [sac, td3, ddpg], ids=["sac", "td3", "ddpg"])
 in_each = pytest.mark.parametrize("framework", FRAMEWORKS)
 
 
@@ -109,7 +108,7 @@ def assert_same_states(one: Any, two: Any, atol: float = 2e-4) -> None:
                 )
 
 
-@both
+@each
 @pytest.mark.parametrize("env", ENVS)
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_the_two_learn_the_same(algorithm: Any, env: str, activation: str) -> None:
@@ -126,7 +125,7 @@ def test_the_two_learn_the_same(algorithm: Any, env: str, activation: str) -> No
     assert_same_states(fast, slow)
 
 
-@both
+@each
 def test_weights_and_keys_of_prioritized_replay(algorithm: Any) -> None:
     """Errors are those of the first critic, by the keys of their rows."""
     fast, slow = pair(algorithm, env="Pendulum-v1")
@@ -142,7 +141,7 @@ def test_weights_and_keys_of_prioritized_replay(algorithm: Any) -> None:
     assert_same_states(fast, slow)
 
 
-@both
+@each
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_each_goes_on_from_the_state_of_the_other(algorithm: Any, order: Any) -> None:
     """Also with what it draws, and with steps that wait for their turn."""
@@ -160,7 +159,7 @@ def test_each_goes_on_from_the_state_of_the_other(algorithm: Any, order: Any) ->
 # -- by hand ---------------------------------------------------------------------------------------
 
 
-def linear(algorithm: Any, framework: str, **settings: Any) -> Any:
+def linear(algorithm: Any, framework: str, copies: int = 2, **settings: Any) -> Any:
     """Networks without hidden layers, all of whose weights are known, on one number each."""
     spec = PolicySpec(
         observation_space=spaces.Box(-9, 9, (1,), np.float32),
@@ -175,6 +174,8 @@ def linear(algorithm: Any, framework: str, **settings: Any) -> Any:
         "value_head.weight": np.float32([[[1.0, 2.0]], [[0.5, 1.0]]]),
         "value_head.bias": np.float32([[0.25], [0.5]]),
     }
+    if copies == 1:
+        q = {name: array[0] for name, array in q.items()}
     learner.m.q.set_weights(q)
     learner.m.targets["q"].set_weights(q)
     return learner
@@ -226,6 +227,32 @@ def test_a_td3_update_by_hand(framework: str) -> None:
     np.testing.assert_allclose(
         learner.m.targets["q"].get_weights()["value_head.bias"], 0.5 * np.add(own, [[0.25], [0.5]])
     )
+
+
+@in_each
+def test_a_ddpg_update_by_hand(framework: str) -> None:
+    """One row, an actor that says tanh(0.5 * obs) of its bound 2; its target, tanh(0.25 * obs).
+
+    The target's next action is tanh(0.5) in -1 ... 1, of which the target critic says
+    2 + 2 tanh(0.5) + 0.25. The critic says 1 + 1 + 0.25 of the row, whose action is 0.5 there.
+    """
+    learner = linear(ddpg, framework, critic_lr=0.02, copies=1)
+    for network, weight in ((learner.m.actor, 0.5), (learner.m.targets["actor"], 0.25)):
+        weights = {"action_head.weight": [[weight]], "action_head.bias": [0.0]}
+        network.set_weights({name: np.float32(array) for name, array in weights.items()})
+    goal = 3.0 + 0.5 * (2.25 + 2 * np.tanh(0.5))
+    stats = learner.train(row()).stats
+    assert stats["q_loss"] == pytest.approx(0.5 * (2.25 - goal) ** 2, rel=1e-5)
+    assert stats["mean_q"] == pytest.approx(2.25)
+    # the critic was below the target: its weights grow by its own rate, before the actor looks
+    np.testing.assert_allclose(learner.m.q.get_weights()["value_head.weight"], [[1.02, 2.02]])
+    value = 1.02 + 2.02 * np.tanh(0.5) + 0.27
+    assert stats["actor_loss"] == pytest.approx(-value, rel=1e-5)
+    # more is better; both targets follow, half of the way
+    assert learner.get_weights()["action_head.weight"] == pytest.approx(0.51)
+    target = learner.m.targets["actor"].get_weights()["action_head.weight"]
+    assert target == pytest.approx((0.25 + 0.51) / 2)
+    assert learner.m.targets["q"].get_weights()["value_head.bias"] == pytest.approx(0.26)
 
 
 @in_each
@@ -281,7 +308,7 @@ def short(algorithm: Any, env: Any = "Pendulum-v1", **settings: Any) -> Any:
     )  # fmt: skip
 
 
-@both
+@each
 @in_each
 @pytest.mark.parametrize("env", ENVS)
 def test_actions_stay_within_their_bounds(algorithm: Any, framework: str, env: str) -> None:
@@ -291,7 +318,7 @@ def test_actions_stay_within_their_bounds(algorithm: Any, framework: str, env: s
     assert len(trained.evaluate(2)) == 2
 
 
-@both
+@each
 @pytest.mark.parametrize(
     "settings",
     [
@@ -306,7 +333,7 @@ def test_with_other_settings(algorithm: Any, settings: dict[str, Any]) -> None:
     assert np.isfinite(short(algorithm, Bounded, **settings).history[-1]["q_loss"])
 
 
-@both
+@each
 @in_each
 def test_a_resumed_run_equals_the_one_that_was_saved(algorithm: Any, framework: str) -> None:
     """To the last bit, on an environment that can be saved exactly."""
@@ -330,7 +357,18 @@ def test_a_resumed_run_equals_the_one_that_was_saved(algorithm: Any, framework: 
         assert all((found[name] == array).all() for name, array in weights.items())
 
 
-@both
+@each
+def test_a_network_of_ones_own_is_the_actor(algorithm: Any) -> None:
+    """With as many outputs as its head has: of a squashed Gaussian two for each number."""
+    from torch import nn
+
+    def model(spec: PolicySpec) -> Any:
+        return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, spec.width))
+
+    assert np.isfinite(short(algorithm, model=model).history[-1]["q_loss"])
+
+
+@each
 def test_workers_receive_the_weights_of_the_actor_alone(algorithm: Any) -> None:
     workers = Workers(algorithm.Config(env="Pendulum-v1", **SMALL))
     with algorithm.plan(ParallelRollouts(workers), workers).run("sim") as run:
@@ -339,7 +377,7 @@ def test_workers_receive_the_weights_of_the_actor_alone(algorithm: Any) -> None:
     assert set(weights) == set(workers.spec.parameter_shapes)
 
 
-@both
+@each
 def test_a_policy_is_saved_and_exported(algorithm: Any, tmp_path: Path) -> None:
     """It acts as it did; an exported one is compared with it before it is written."""
     trained = short(algorithm, lambda: Bounded([-1, -3], [2, -1], (2,)))
@@ -363,15 +401,10 @@ class Pictures(Bounded):
         self.observation_space = spaces.Box(0, 255, (3, 40, 40), np.uint8)
 
 
-@both
+@each
 @pytest.mark.parametrize(
     ("env", "settings", "told"),
     [
-        (
-            "CartPole-v1",
-            {},
-            r"found Discrete\(2\): use an algorithm for discrete actions \(DQN, PPO",
-        ),
         (lambda: Bounded(-np.inf, np.inf), {}, "give it bounds .*RescaleAction.*or use PPO"),
         (lambda: Bounded([0, 1], [0, 2], (2,)), {}, "the same below and above"),
         (Pictures, {}, "an algorithm for images"),
@@ -379,7 +412,7 @@ class Pictures(Bounded):
         ("Pendulum-v1", {"tau": 0.0}, "tau must be above 0 and at most 1, got 0.0"),
         ("Pendulum-v1", {"dueling": True}, "unknown setting 'dueling'"),
     ],
-    ids=["discrete", "unbounded", "no choice", "pictures", "lstm", "tau", "dueling"],
+    ids=["unbounded", "no choice", "pictures", "lstm", "tau", "dueling"],
 )
 def test_what_cannot_work_is_told_before_anything_starts(
     algorithm: Any, env: Any, settings: Any, told: str
@@ -388,7 +421,15 @@ def test_what_cannot_work_is_told_before_anything_starts(
         Workers(algorithm.Config(env=env, **settings))
 
 
-@both
+@pytest.mark.parametrize("algorithm", [td3, ddpg], ids=["td3", "ddpg"])
+def test_discrete_actions_have_no_gradient_to_follow(algorithm: Any) -> None:
+    """SAC takes the expectation over them, see test_sac_discrete.py; the others name who does."""
+    told = r"found Discrete\(2\): use an algorithm for discrete actions \(SAC, DQN, PPO"
+    with pytest.raises(rf.BuildError, match=told):
+        Workers(algorithm.Config(env="CartPole-v1"))
+
+
+@each
 @in_each
 def test_gradients_do_not_travel(algorithm: Any, framework: str) -> None:
     """There are several networks; the message names them and what to use."""
@@ -434,10 +475,10 @@ def test_an_explorer_of_ones_own_adds_columns() -> None:
     assert (batch["place"] == 3).all()
 
 
-def test_several_agents_learn_with_sac() -> None:
-    """Where their actions are continuous; otherwise the error names the policy's settings."""
+def test_the_agents_of_an_environment_have_actions_that_suit() -> None:
+    """Otherwise the error names the policy's settings."""
     config = MultiAgentConfig(
-        policies={"one": get_algorithm("sac").Config()}, policy_mapping=lambda agent: "one"
+        policies={"one": get_algorithm("td3").Config()}, policy_mapping=lambda agent: "one"
     )
     with pytest.raises(rf.BuildError, match="discrete actions"):
         MultiAgentWorkers(config)

@@ -34,9 +34,10 @@ DQN: dict[str, Any] = {**SMALL, "learning_starts": 32, "train_batch_size": 16}
         ("ppo", {**PPO, "model": "mlp"}),
         ("ppo", {**PPO, "model": "mlp", "normalize_observations": True, "framework": "torch"}),
         ("dqn", DQN),
+        ("sac", DQN),
         ("impala", {**SMALL, "train_batch_size": 64, "model": "lstm", "lstm_size": 8}),
     ],
-    ids=["ppo", "stacked", "flat", "flat-normalized", "dqn", "lstm"],
+    ids=["ppo", "stacked", "flat", "flat-normalized", "dqn", "sac", "lstm"],
 )
 def test_boolean_planes_train_and_play(
     algorithm: str, settings: dict[str, Any], tmp_path: Path

@@ -13,6 +13,16 @@ CASES = [
     # what was typed, what the line says
     (["trian", "ppo"], "no command 'trian'; did you mean `rillflow train`?"),
     (["--verbose"], "no flag '--verbose'"),
+    (["play", "runs/x"], "did you mean `rillflow record`?"),
+    (["train", "CartPole-v1"], "is an environment, and the algorithm comes first: ppo CartPole-v1"),
+    (["train", "CartPole-v1", "ppo"], "the algorithm comes first, as in ppo CartPole-v1"),
+    (["train", "ddpg", "Pendulum-v1"], "Did you mean 'td3'?"),
+    (["train", "ppo", "breakout"], "did you mean 'ALE/Breakout-v5'?"),
+    ([*TRAIN, "--steps", "1000"], "did you mean --until steps=50000?"),
+    ([*TRAIN, "--logdir", "x"], "did you mean --run-dir?"),
+    ([*TRAIN, "--gpu"], "did you mean --num-gpus?"),
+    ([*TRAIN, "--capture-video"], "did you mean --record-every?"),
+    ([*TRAIN, "--learning_rate", "1"], "did you mean --lr?"),
     (["train"], "which algorithm? As in `rillflow train ppo CartPole-v1`"),
     (["train", "pp0", "CartPole-v1"], "unknown algorithm 'pp0'; there are a2c"),
     (["train", "pp0", "CartPole-v1"], "Did you mean 'ppo'?"),
@@ -54,7 +64,7 @@ CASES = [
     ([*TRAIN, "--seed", "x"], "--seed: must be a whole number of at least 0, got 'x'"),
     ([*TRAIN, "--engine", "locl"], "Did you mean 'local'?"),
     ([*TRAIN, "--engine", "sim", "--address", "h:1"], "--address is that of a Ray cluster"),
-    ([*TRAIN, "--address", "127.0.0.1:1"], "nothing answers at --address 127.0.0.1:1"),
+    ([*TRAIN, "--address", "127.0.0.1:1"], "no Ray cluster answers at --address 127.0.0.1:1"),
     ([*TRAIN, "--redis-address", "127.0.0.1:1"], "`ray start --head` starts a cluster"),
     ([*TRAIN, "--name", "a/b"], "without slashes; got 'a/b'"),
     ([*TRAIN, "--name", "taken"], "exists and is not empty: choose another name, or go on"),
@@ -172,3 +182,23 @@ def test_an_unexpected_error_is_one_line_too(call, monkeypatch: pytest.MonkeyPat
     assert "ZeroDivisionError: division by zero" in done.err
     assert "RILLFLOW_DEBUG=1 shows the traceback" in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "library", "extra"),
+    [("LunarLander-v3", "Box2D", "box2d"), ("Hopper-v5", "mujoco", "mujoco")],
+)
+def test_a_library_that_an_environment_misses_is_named_by_our_extra(
+    env: str, library: str, extra: str, call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gymnasium's own advice compiles, or installs without what else is needed."""
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.", library))]:
+        if "box2d" in name or "mujoco" in name or name.startswith(library):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    done = call("train", "ppo", env, "--engine", "sim", "--until", "1k")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert f"pip install 'rillflow[{extra}]'" in done.err

@@ -141,7 +141,8 @@ def test_a_process_that_is_killed_is_told_as_failed(tmp_path: Path, monkeypatch:
             os.kill(one.process.pid, signal.SIGKILL)
 
     begin = time.monotonic()
-    SideBySide(1, hear).run(iter([member]))
+    with SideBySide(1, hear) as runs:
+        runs.run(iter([member]))
     assert (member.state, member.failure) == ("failed", "killed by SIGKILL")
     assert time.monotonic() - begin < PATIENCE
 
@@ -178,3 +179,19 @@ def test_single_runs_are_told_apart_by_their_episodes(call: Any, finished: Path)
     assert "return of 30 and 30 greedy episodes" in done.out
     assert "undecided" in done.out
     assert "not the settings that made them" in done.out
+
+
+def test_ctrl_c_while_modules_are_loaded_prints_no_traceback(tmp_path: Path) -> None:
+    """The runs have begun as processes, and none has said anything yet."""
+    process = start(tmp_path, "ppo", "CartPole-v1", *QUICK, "--until", "steps=1000M",
+                    "--seeds", "0-3", "--jobs", "2", "--plain")  # fmt: skip
+    assert process.stdout is not None
+    try:
+        assert "4 seeds" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.terminate()  # if it still goes on
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
+    assert "0 of 4 seeds came to their end" in out

@@ -212,3 +212,43 @@ def test_settings_that_suit_the_environment_are_told(call) -> None:
     assert line.startswith("settings that suit it: ")
     assert "--activation relu" in line
     assert "gamma" not in line
+
+
+@pytest.mark.proc
+@pytest.mark.parametrize("children", [1, 3])
+def test_ctrl_c_while_workers_start_prints_one_line(children: int, tmp_path: Path) -> None:
+    """Also to the workers, as a terminal sends it: nobody tells of pipes or sockets."""
+    import os
+
+    import psutil
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rillflow", "train", "apex", "--num-workers=3", "--plain", "--view"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        cwd=tmp_path, env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    program, ends = psutil.Process(process.pid), time.monotonic() + 60
+    while len(program.children()) < children and time.monotonic() < ends:
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.splitlines()[-1:] == ["stopped; nothing was kept"]
+    assert not [line for line in errors.splitlines()[:-1] if not line.startswith("note: ")]
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_what_libraries_warn_their_developers_of_is_no_note(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Ray's processes that end with the run, for one."""
+    import warnings
+
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
+
+    with notes_as_lines():
+        for kind in (ResourceWarning, DeprecationWarning):
+            warnings.warn("subprocess 1 is still running", kind, stacklevel=1)
+        warnings.warn("mind this", stacklevel=1)
+    assert capsys.readouterr().err == "note: mind this\n"

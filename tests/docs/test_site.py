@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import rillflow as rf
 from docs.generate import algorithms, decisions, hooks, operators, sources
 from rillflow.algorithms import NAMES, get_algorithm
 
@@ -117,3 +119,18 @@ def test_directives_are_all_known() -> None:
     for page in DOCS.rglob("*.md"):
         for name, _ in hooks._DIRECTIVE.findall(page.read_text(encoding="utf-8")):
             assert name in hooks.MAKERS, f"{page}: [[{name}]]"
+
+
+def test_every_public_name_is_in_the_reference_of_the_python_interface() -> None:
+    """Once, in a group, with a sentence of its own."""
+    from docs.generate import python
+    from tests.test_public_api import PUBLIC
+
+    listed = [name for _, names in python.GROUPS.values() for name in names]
+    assert sorted(listed) == sorted(PUBLIC)
+    text = python.reference()
+    assert "rf.train(\n    algorithm: Any,\n" in text
+    assert "| `until` | when to stop: " in text
+    assert "0x" not in text
+    for name in listed:
+        assert inspect.getdoc(getattr(rf, name)), name

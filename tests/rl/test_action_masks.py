@@ -18,7 +18,10 @@ from rillflow.rl.workers import create_rollout_workers
 from tests.masked import LENGTH, Beside, Gate, Pairs, Tasks
 
 SMALL: dict[str, Any] = {"num_workers": 1, "num_envs_per_worker": 4, "on_failure": "raise"}
-ALGORITHMS = ("ppo", "a2c", "a3c", "impala", "appo", "pg", "dqn", "simple_q", "apex", "async_dqn")
+ALGORITHMS = (
+    *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
+    *("dqn", "rainbow", "simple_q", "apex", "async_dqn", "sac"),
+)
 
 
 def trained(algorithm: str, env: Any, steps: int, **settings: Any) -> Any:

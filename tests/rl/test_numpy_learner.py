@@ -24,6 +24,7 @@ from rillflow.algorithms import (
     impala,
     pg,
     ppo,
+    rainbow,
     simple_q,
 )
 from rillflow.experience.batch import SampleBatch
@@ -35,7 +36,7 @@ from rillflow.rl.workers import Workers
 from tests.rl.test_learner import fragment, replayed
 
 ACTOR_CRITIC = [a2c, a3c, pg, ppo]
-REPLAY = [apex, dqn, simple_q]
+REPLAY = [apex, dqn, rainbow, simple_q]
 IN_NUMPY = [*ACTOR_CRITIC, *REPLAY, appo, async_dqn, impala]
 
 
@@ -381,7 +382,7 @@ def test_an_unknown_framework_is_refused() -> None:
 def test_every_algorithm_learns_small_networks_in_numpy(name: str) -> None:
     """But MAML, which learns from gradients of gradients, and R2D2, which remembers: in torch."""
     algorithm = get_algorithm(name)
-    env = "Pendulum-v1" if name in ("sac", "td3") else algorithm.Config().env
+    env = "Pendulum-v1" if name in ("apex_ddpg", "ddpg", "td3") else algorithm.Config().env
     workers = Workers(algorithm.Config(env=env))
     framework, why = framework_and_reason(workers.spec, workers.config)
     assert framework == ("torch" if name in ("maml", "r2d2") else "numpy"), why

@@ -63,6 +63,18 @@ def test_a_run_acts_is_evaluated_and_saved_as_its_policy(tmp_path: Path) -> None
     assert not hasattr(run, "no_such_thing")
 
 
+def test_whatever_takes_a_policy_takes_a_run(tmp_path: Path) -> None:
+    """Also one that goes on: what it has then is what is filmed, exported, evaluated."""
+    pytest.importorskip("onnx", reason="needs the onnx extra")
+    pytest.importorskip("pygame", reason="CartPole is drawn by pygame")
+    from rillflow.results import export_onnx, frame_strip
+
+    with learning() as run:
+        assert evaluate(run, 1).episodes == 1
+        assert export_onnx(run, tmp_path / "p.onnx").exists()
+        assert frame_strip(run, tmp_path / "p.png", 2, max_steps=500).exists()
+
+
 def test_that_of_several_agents_does_so_too(tmp_path: Path) -> None:
     path = tmp_path / "run"
     how: dict[str, Any] = {**SMALL, "until": 256, "engine": "sim"}
@@ -81,6 +93,22 @@ def test_what_it_says_of_itself() -> None:
     assert repr(run) == f"<training run of a2c on CartPole-v1: finished after {run.steps} steps>"
     assert run.stats().operator("rollouts").items > 0
     assert run.steps == run.result["steps"] == run.history[-1]["steps"] >= 256
+
+
+def test_what_it_was_trained_with_is_given_back(tmp_path: Path) -> None:
+    """A run that is over holds its policy and its figures: no learner, no replay, no workers."""
+    import gc
+
+    from rillflow.learning.learner_base import LearnerBase
+
+    def learners() -> int:
+        gc.collect()
+        return sum(isinstance(one, LearnerBase) for one in gc.get_objects())
+
+    before = learners()
+    run = short(run_dir=tmp_path / "run", eval_every=128, eval_episodes=1)
+    assert learners() == before
+    assert run.act([0.0] * 4) in (0, 1)
 
 
 # -- while it trains -------------------------------------------------------------------------------
@@ -226,7 +254,9 @@ def test_it_writes_what_the_command_line_writes(tmp_path: Path) -> None:
     assert RunDirectory(run.directory).about["exactness"] == "exact"
 
 
-def test_a_view_is_served_while_it_goes_on(tmp_path: Path) -> None:
+def test_a_view_is_served_while_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from http.client import HTTPConnection
     from urllib.parse import urlsplit
 
@@ -237,6 +267,7 @@ def test_a_view_is_served_while_it_goes_on(tmp_path: Path) -> None:
     connection.request("GET", f"{url.path}?{url.query}")
     assert connection.getresponse().status < 400
     connection.close()
+    assert f"view it at {run.url}" in capsys.readouterr().err
     run.stop()
     assert run.wait().url is None
 
@@ -359,3 +390,34 @@ def test_the_policy_of_a_run_that_goes_on_is_loaded(tmp_path: Path) -> None:
             time.sleep(0.01)
         assert rf.load(tmp_path / "run").act([0.0] * 4) in (0, 1)
     assert run.over
+
+
+def test_policies_of_several_algorithms_come_of_one_flow(tmp_path: Path) -> None:
+    """The paper's composition: PPO and DQN learn from one stream, and are one run."""
+    from rillflow.algorithms import dqn, ppo
+    from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select
+
+    def build() -> tuple[Any, Any]:
+        workers = MultiAgentWorkers(
+            MultiAgentConfig(
+                policies={"left": ppo.Config(hidden=(16,)), "right": dqn.Config(hidden=(16,))},
+                policy_mapping={"agent_0": "left", "agent_1": "right"},
+                num_envs_per_worker=4,
+                num_workers=1,
+            )
+        )
+        one, other = ParallelRollouts(workers).split()
+        plans = (
+            ppo.plan(Select(one, policy="left"), workers),
+            dqn.plan(Select(other, policy="right"), workers),
+        )
+        return rf.Union(*plans), workers
+
+    flow, workers = build()
+    run = rf.run(flow, workers, until=1000, engine="sim", run_dir=tmp_path / "run")
+    assert run.agents == {"agent_0": "left", "agent_1": "right"}
+    kinds = {name: type(own.config) for name, own in rf.load(tmp_path / "run").policies.items()}
+    assert kinds == {"left": ppo.Config, "right": dqn.Config}
+    flow, workers = build()
+    again = rf.resume(tmp_path / "run", flow=flow, workers=workers, until=2000)
+    assert again.steps >= 2000

@@ -57,6 +57,9 @@ def test_runs_are_a_table_and_groups_are_lines(runs: Path, show: Callable[..., T
     assert "0.01" in settings
     assert tab.text("#settings td.best").startswith("62")
     assert "Processors" in tab.text("#machine")
+    drawn = """[...document.querySelectorAll('.plot')].map(
+        (one) => one.viewBox.baseVal.width - one.parentElement.clientWidth)"""
+    assert set(tab.js(drawn)) == {0}, "each as wide as its place, so letters are as large as others"
     tab.js("document.querySelector('#media img').scrollIntoView()")
     tab.until("document.querySelector('#media img').naturalWidth === 40")
 

@@ -15,14 +15,21 @@ ALGORITHMS = {
     "a2c": "A2C",
     "a3c": "A3C",
     "apex": "APEX",
+    "apex_ddpg": "APEX_DDPG",
     "appo": "APPO",
     "async_dqn": "ASYNC_DQN",
+    "bc": "BC",
+    "cql": "CQL",
+    "ddpg": "DDPG",
     "dqn": "DQN",
     "impala": "IMPALA",
+    "iql": "IQL",
     "maml": "MAML",
+    "marwil": "MARWIL",
     "pg": "PG",
     "ppo": "PPO",
     "r2d2": "R2D2",
+    "rainbow": "RAINBOW",
     "sac": "SAC",
     "simple_q": "SIMPLE_Q",
     "td3": "TD3",
@@ -30,6 +37,14 @@ ALGORITHMS = {
 """for each file here the name of its `Algorithm`"""
 
 NAMES = tuple(ALGORITHMS)
+
+
+_NEAREST = {
+    "ddpg": "td3", "d4pg": "td3", "ddqn": "dqn", "doubledqn": "dqn", "duelingdqn": "dqn",
+    "rainbow": "dqn", "c51": "dqn", "qrdqn": "dqn", "trpo": "ppo", "ppo2": "ppo", "acktr": "a2c",
+    "reinforce": "pg", "vpg": "pg", "r2d2": "apex", "qlearning": "dqn",
+}  # fmt: skip
+"""what comes nearest to algorithms that are not here, by their spelling elsewhere"""
 
 
 def get_algorithm(name: str) -> Algorithm:
@@ -44,7 +59,8 @@ def get_algorithm(name: str) -> Algorithm:
     key = _spelling(name)
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1)
-        hint = f" Did you mean {known[near[0]]!r}?" if near else ""
+        meant = _NEAREST.get(key) or (known[near[0]] if near else None)
+        hint = f" Did you mean {meant!r}?" if meant else ""
         raise BuildError(f"unknown algorithm {name!r}; there are {', '.join(NAMES)}.{hint}")
     file = known[key]
     # imported one by one: a command line that lists or asks for help needs none of them

@@ -19,7 +19,7 @@ from rillflow.learning.q_learning import (
     update,
 )
 from rillflow.learning.results import TrainStats
-from rillflow.policies.explorers import EpsilonGreedy, Explorer
+from rillflow.policies.explorers import EpsilonGreedy, Explorer, graded
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.replay import (
     Replay,
@@ -76,12 +76,12 @@ TUNED: dict[str, dict[str, Any]] = {
 
 
 def explorer(cfg: Config) -> Explorer:
-    """A rate of its own for each worker, from 0.4 (or `epsilon`) down to its eighth power."""
-    first = 0.4 if cfg.epsilon is None else cfg.epsilon
-    return EpsilonGreedy(
-        lambda place, steps: first ** (1 + 7 * place.worker / max(1, place.workers - 1)),
-        tells_values(cfg),
-    )
+    """A rate of its own for each worker, from 0.4 (or `epsilon`) down to its eighth power; with
+    noisy layers none."""
+    if cfg.noisy:
+        return EpsilonGreedy(lambda place, steps: 0.0, tells_values(cfg))
+    rate = graded(0.4 if cfg.epsilon is None else cfg.epsilon)
+    return EpsilonGreedy(lambda place, steps: rate(place), tells_values(cfg))
 
 
 def plan(

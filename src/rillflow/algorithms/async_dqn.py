@@ -47,6 +47,16 @@ class Config(QNetworkConfig):
     final_epsilon: float = 0.4
     """how often the first worker acts at random in the end; the last one does at its square"""
 
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems()
+        if self.noisy:
+            wrong.append(
+                "noisy=True needs one learner, which draws the noise of each update, and here "
+                "every worker computes gradients: leave it out, or use dqn"
+            )
+        return wrong
+
 
 TUNED: dict[str, dict[str, Any]] = {"memory": {"rollout_fragment_length": 32}}
 """settings for a policy that remembers: a gradient looks back as far as a fragment goes"""
@@ -69,7 +79,7 @@ def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
     """Rows that each look `n_step` steps ahead, or to the end of the episode."""
     if STATE in batch:
         return sequence_rows(m, batch, cfg)
-    return with_next_q(m, n_step_rows(batch, cfg.n_step, cfg.gamma))
+    return with_next_q(m, n_step_rows(batch, cfg.n_step, cfg.gamma), cfg)
 
 
 def plan(

@@ -18,7 +18,12 @@ from rillflow.learning.update import Rows, Step, Steps
 from rillflow.policies.explorers import Explorer, Gaussian
 from rillflow.policies.modules import Modules, Polyak, deterministic, q_of_action
 from rillflow.policies.spec import PolicySpec
-from rillflow.rl.replay import ParallelReplay, StoreToReplayBuffer, create_replay_actors
+from rillflow.rl.replay import (
+    ParallelReplay,
+    StoreToReplayBuffer,
+    UpdateReplayPriorities,
+    create_replay_actors,
+)
 from rillflow.rl.rollouts import Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep
 from rillflow.rl.workers import AnyWorkers, bind
@@ -87,6 +92,8 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     replay = create_replay_actors(cfg, placement="driver")
     store_op = bulk_sync(rollouts).for_each(StoreToReplayBuffer(replay))
     replay_op = ParallelReplay(replay).gather_sync().flatten().for_each(TrainOneStep(workers))
+    if cfg.prioritized_replay:
+        replay_op = replay_op.for_each(UpdateReplayPriorities())
     return Concurrently([store_op, replay_op], output_indexes=[1], weights=[1, cfg.train_turns])
 
 

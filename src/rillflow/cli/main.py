@@ -16,7 +16,7 @@ from importlib import import_module
 
 from rillflow.cli.commands import COMMANDS, GROUPS
 from rillflow.cli.output.error_messages import Usage, explain_error
-from rillflow.cli.output.plain_terminal import never_fail
+from rillflow.runs.progress.plain_terminal import never_fail
 
 _EXAMPLES = """\
 examples
@@ -26,6 +26,15 @@ examples
   rillflow explain apex                             what Ape-X does, as a graph
   rillflow simulate ppo CartPole-v1 --workers 1,2,4,...,256
 """
+
+
+_ELSEWHERE = {
+    "test": "evaluate", "eval": "evaluate", "play": "record", "enjoy": "record", "film": "record",
+    "video": "record", "watch": "view", "dashboard": "view", "show": "explain", "graph": "explain",
+    "run": "train", "learn": "train", "fit": "train", "continue": "resume", "ls": "list",
+    "runs": "list", "curve": "plot", "sweep": "tune", "hpo": "tune", "benchmark": "bench",
+}  # fmt: skip
+"""what commands are called elsewhere"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,10 +80,12 @@ def _run(given: list[str]) -> int:
     command = given[0]
     if command not in COMMANDS:
         near = difflib.get_close_matches(command.lower(), COMMANDS, n=1)
+        near = [_ELSEWHERE[command.lower()]] if command.lower() in _ELSEWHERE else near
         hint = f"did you mean `rillflow {near[0]}`?" if near else "`rillflow --help` lists them."
         what = "flag" if command.startswith("-") else "command"
         raise Usage(f"there is no {what} {command!r}; {hint}")
-    code: int = import_module(f"rillflow.cli.commands.{command}").main(given[1:])
+    module = command.replace("-", "_")
+    code: int = import_module(f"rillflow.cli.commands.{module}").main(given[1:])
     return code
 
 
@@ -86,7 +97,7 @@ def usage() -> str:
         "Distributed reinforcement learning as short, typed dataflows over actors.",
     ]
     for title, commands in GROUPS.items():
-        lines += ["", title, *(f"  {name:<10}{text}" for name, text in commands.items())]
+        lines += ["", title, *(f"  {name:<12}{text}" for name, text in commands.items())]
     lines += ["", _EXAMPLES]
     lines.append(
         "`rillflow COMMAND --help` says more about each. RILLFLOW_DEBUG=1 shows tracebacks."

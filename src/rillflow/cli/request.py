@@ -177,7 +177,18 @@ def _algorithm(name: str) -> Any:
 
     if ":" in name:
         look_here(name)
+    elif _is_env(name):
+        raise Usage(f"{name!r} is an environment, and the algorithm comes first: ppo {name}")
     return find_algorithm(name)
+
+
+def _is_env(name: str) -> bool:
+    """Whether somebody has named an environment where the algorithm is to be."""
+    if _is_known(name):
+        return False
+    from rillflow.envs.registry import is_atari, known_ids
+
+    return name in known_ids() or is_atari(name)
 
 
 def _parsed(parser: Parser, arguments: Sequence[str]) -> Any:
@@ -197,7 +208,10 @@ def _sort_out_names(options: Any, name: str) -> None:
             raise Usage(f"two environments are named: {options.env!r} and --env={options.env_flag}")
         options.env = options.env_flag
     if options.run is None and options.algorithm != name:
-        raise Usage(f"unexpected {options.algorithm!r} before the algorithm {name!r}")
+        raise Usage(
+            f"unexpected {options.algorithm!r} before the algorithm {name!r}: the algorithm comes "
+            f"first, as in {name} {options.algorithm}"
+        )
 
 
 _GENERAL = ("rollouts", "evaluation", "faults", "learning", "network")

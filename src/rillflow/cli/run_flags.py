@@ -176,6 +176,12 @@ def add_output_flags(parser: Parser) -> None:
         help="report to Weights & Biases, in this project (default rillflow)",
     )
     show.add_argument(
+        "--record-every",
+        type=whole(1),
+        metavar="N",
+        help="film an episode every N steps, such as 20k, into the run's films/",
+    )
+    show.add_argument(
         "--plain",
         action="store_true",
         help="lines instead of the live display, as when the output is a file",
@@ -205,15 +211,11 @@ def chosen_engine(options: Any) -> Any:
 
 def _require_answer(address: str) -> None:
     """Ray itself would try for minutes to reach a cluster that is not there."""
-    import socket
+    from rillflow.engines.ray_address import why_silent
 
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or "/" in host:
-        return  # "auto", or another form that Ray judges
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except (OSError, OverflowError) as error:
+    why = why_silent(address)
+    if why is not None:
         raise Usage(
-            f"nothing answers at --address {address} ({error}); `ray start --head` starts a "
+            f"no Ray cluster answers at --address {address} ({why}); `ray start --head` starts a "
             "cluster and prints its address"
-        ) from None
+        )

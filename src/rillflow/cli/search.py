@@ -108,7 +108,7 @@ class Search:
             return "pruned"
         if member.state == "finished":
             return "complete" if math.isfinite(watch.last) else "too few episodes"
-        return "aborted" if self.stopping() or member.code in (130, 143) else "failed"
+        return "aborted" if self.stopping() or member.code in (130, 143, -15) else "failed"
 
     def _end(self, member: Member, how: str) -> None:
         from optuna.trial import TrialState

@@ -41,8 +41,7 @@ def train_seeds(request: Request, arguments: Sequence[str], until: Mapping[str, 
         f"{request.algorithm} on {request.env}, engine {engine}, {len(seeds)} seeds, {how}",
     )
     members = [_member(seed, options, arguments) for seed in seeds]
-    with shown, _view(options, shown):
-        runs = SideBySide(at_once, shown.hear, shown.tick)
+    with SideBySide(at_once, shown.hear, shown.tick) as runs, shown, _view(options, shown):
         shown.begin(members)
         runs.run(iter(members))
     _conclude(request, members, shown)

@@ -66,17 +66,20 @@ class Member:
         return next(reversed(self.said), f"exit code {self.code}")
 
     def stop(self) -> None:
-        """Tell it to finish its update, save and end; told again, it ends now."""
+        """Tell it to finish its update, save and end; told again, it ends now.
+
+        One that has not begun only loads its modules: SIGTERM ends that without a traceback.
+        """
         if self.process is not None and self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGINT)
+                os.killpg(self.process.pid, signal.SIGINT if self.run else signal.SIGTERM)
 
 
 Hear = Callable[[Member, dict[str, Any]], None]
 
 
 class SideBySide:
-    """Runs members, taken one by one from an iterator when there is room.
+    """Runs members, taken one by one from an iterator when there is room; a `with` block.
 
     Args:
         at_once: how many may run at the same time.
@@ -102,26 +105,25 @@ class SideBySide:
         """All of them, or those that began before the user wanted to stop."""
         left: Iterator[Member] | None = members
         running: list[Member] = []
-        with self._signals():
-            try:
-                while left is not None or running:
-                    while left is not None and len(running) < self.at_once and not self.wishes:
-                        following = next(left, None)
-                        if following is None:
-                            left = None
-                            break
-                        self._start(following)
-                        running.append(following)
-                    if self.wishes:
+        try:
+            while (left is not None and not self.wishes) or running:
+                while left is not None and len(running) < self.at_once and not self.wishes:
+                    following = next(left, None)
+                    if following is None:
                         left = None
-                    self._listen(0.25)
-                    running = [member for member in running if not self._over(member)]
-                    self._give_up(running)
-                    self.tick()
-            finally:
-                for member in running:
-                    self._kill(member)
-                self._selector.close()
+                        break
+                    self._start(following)
+                    running.append(following)
+                    if self.wishes:
+                        following.stop()  # the wish came while it was being started
+                self._listen(0.25)
+                running = [member for member in running if not self._over(member)]
+                self._give_up(running)
+                self.tick()
+        finally:
+            for member in running:
+                self._kill(member)
+            self._selector.close()
 
     # -- processes ------------------------------------------------------------------------------
 
@@ -220,8 +222,8 @@ class SideBySide:
 
     # -- Ctrl-C ---------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
+    def __enter__(self) -> SideBySide:
+        """From here on Ctrl-C, SIGTERM and SIGHUP are wishes to stop."""
         try:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
@@ -229,11 +231,11 @@ class SideBySide:
                 self._before[number] = signal.signal(number, self._wish)
         except ValueError:
             pass  # not the main thread
-        try:
-            yield
-        finally:
-            for changed, handler in self._before.items():
-                signal.signal(changed, handler)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _wish(self, number: int, frame: FrameType | None) -> None:
         self.wishes += 1

@@ -35,7 +35,11 @@ _GRACE = 0.5
 
 
 class Local(Engine):
-    """The local engine. `threads` caps the threads of numerical libraries in a worker."""
+    """The local engine: a process for each actor, and arrays in shared memory.
+
+    Args:
+        threads: of numerical libraries in a worker, at most.
+    """
 
     name = "local"
     now = staticmethod(time.monotonic)  # not wrapped: the clock is read several times for each item

@@ -37,6 +37,7 @@ import cloudpickle
 from rillflow.engines.contract import ActorSpec, Completed, Engine, Event, Lost, Port, Told
 from rillflow.engines.packing import pack
 from rillflow.engines.ray_actor import RayActor
+from rillflow.engines.ray_address import remembered, why_silent
 from rillflow.engines.ray_host import SMALL, actor_class, decode, encode, is_small
 from rillflow.engines.replies import event_of
 from rillflow.engines.same_process import SameProcess
@@ -213,6 +214,15 @@ class RayEngine(Engine):
     def _init(self) -> None:
         """Connect to a Ray, or start one for this run alone."""
         address = self.address or os.environ.get("RAY_ADDRESS")
+        last = remembered() if address in (None, "auto") else address
+        silent = why_silent(last) if last is not None else None
+        if silent is not None and address is None:
+            address = "local"  # the cluster that this machine had is gone
+        elif silent is not None:
+            raise EngineError(
+                f"no Ray cluster answers at {last} ({silent}). `ray start --head` starts one and "
+                "prints its address; `ray stop` forgets one that is gone."
+            )
         self._alone = address in (None, "local")
         options: dict[str, Any] = {"address": address, "logging_level": logging.ERROR}
         if self._alone:

@@ -67,14 +67,15 @@ class SimActor(Port):
 
 
 class Sim(Engine):
-    """The simulation engine.
+    """The simulation engine: one thread, virtual time, the same run for the same seed.
 
-    latency   None: everything is immediate; seconds, or a function of a random generator; a mapping
-              from actor or operator names to these; or "measured": what each call really took.
-              A number is waiting; write `Cpu(seconds)` for work that needs one of the cores
-    cores     processors shared by the actors and the driver; None: as many as needed
-    faults    what goes wrong, and when
-    transport seconds a request or an answer is on its way
+    Args:
+        latency: None: everything is immediate; seconds, or a function of a random generator; a
+            mapping from actor or operator names to these; or "measured": what each call really
+            took. A number is waiting; write `Cpu(seconds)` for work that needs one of the cores.
+        cores: processors shared by the actors and the driver; None: as many as needed.
+        faults: what goes wrong, and when.
+        transport: seconds a request or an answer is on its way.
     """
 
     name = "sim"

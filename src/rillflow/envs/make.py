@@ -196,6 +196,12 @@ def made(factory: Callable[..., Any], name: str, config: dict[str, Any]) -> Any:
     except EnvError:
         raise
     except Exception as error:
+        extra = missing_extra(error)
+        if extra is not None:
+            raise BuildError(
+                f"environment {name!r} needs a library that is not installed: "
+                f"pip install 'rillflow[{extra}]'"
+            ) from error
         given = f" with env_config={config}" if config else ""
         raise raised(error, f"its constructor{given}", name) from error
 
@@ -230,3 +236,19 @@ def _finish(vector: Any, name: str, num_envs: int, seed: int, how: dict[str, Any
             f"num_envs={num_envs}; make both the same, or give its factory a `num_envs` parameter"
         )
     return Envs(vector, name=name, seed=seed, **how)
+
+
+_EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "ale_py": "atari", "atari": "atari"}
+"""words in which Gymnasium says what it misses: our extra with that library"""
+
+
+def missing_extra(error: Exception) -> str | None:
+    """The extra with the library that an environment misses; None: it misses none that we know.
+
+    >>> missing_extra(ImportError("No module named 'Box2D'"))
+    'box2d'
+    """
+    missing = isinstance(error, ImportError) or type(error).__name__ == "DependencyNotInstalled"
+    words = str(error).lower()
+    found = (extra for word, extra in _EXTRAS.items() if word in words)
+    return next(found, None) if missing else None

@@ -121,7 +121,10 @@ def known_ids() -> list[str]:
 def unknown(env_id: str) -> BuildError:
     """The error for an id nobody knows, with the nearest that somebody does."""
     near = difflib.get_close_matches(env_id, known_ids(), n=3, cutoff=0.6)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    game = next((game for game in GAMES if game.lower() == env_id.lower()), None)
+    if game is not None:
+        near = [f"ALE/{game}-v5"]
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     return BuildError(
         f"unknown environment {env_id!r}{hint} Names are Gymnasium ids, 'module:name', or one of "
         f"{', '.join(BUILT_IN)}; a package that registers its own must be imported first"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -19,6 +19,7 @@ from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.observation_statistics import ObservationStatistics
 from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
 from rillflow.learning.reward_scale import RewardScale
+from rillflow.learning.saved_states import check_same_names, from_first_edition
 from rillflow.learning.schedules import Scheduled
 from rillflow.learning.skips import Skips
 from rillflow.learning.update import Names, Rows, Step
@@ -40,6 +41,8 @@ class LearnerBase(ABC):
 
     m: Any
     """the networks, as an algorithm's `update` sees them"""
+    others: Sequence[Any] = ()
+    """their copies on further devices"""
 
     def __init__(self, spec: PolicySpec, config: AlgorithmConfig, seed: int) -> None:
         self.config = config
@@ -73,6 +76,8 @@ class LearnerBase(ABC):
         """rows trained between two times that hard targets are renewed; None: somebody else, or
         nobody, sees to it"""
         self.since_target = 0
+        self.noisy = any(getattr(one, "noisy", 0) for one in self.modules.networks.values())
+        """whether a network has layers whose noise is drawn for each update"""
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -84,9 +89,12 @@ class LearnerBase(ABC):
         sizes: list[Any] = []
         self.follow_schedules()
         with self.computing():
+            self.draw_noise()
             rows = self.rows(self.scaled(batch))
             everywhere = self.spread(rows)
             for chosen in self._minibatches(rows, epochs, minibatch):
+                if figures:  # each update has its own
+                    self.draw_noise()
                 told, size = self.learn_from(everywhere, chosen)
                 figures.append(told)
                 sizes.append(size)
@@ -111,6 +119,7 @@ class LearnerBase(ABC):
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The figures of an update on a batch, without learning from it."""
         with self.computing():
+            self.draw_noise()
             told, loss = self.look_at(self.rows(self.scaled(batch, see=False)))
         return result_of(batch.steps, [told], [math.isfinite(loss)], self.array)
 
@@ -139,6 +148,13 @@ class LearnerBase(ABC):
     @abstractmethod
     def apply_gradients(self, gradients: Gradients) -> TrainStats:
         """One optimiser step with gradients computed elsewhere."""
+
+    def draw_noise(self) -> None:
+        """Noisy layers have new noise, for one update, the same on all devices."""
+        if self.noisy:
+            drawn = self.m.draw_noise(self.rng)
+            for copy in self.others:
+                copy.set_noise(drawn)
 
     @abstractmethod
     def rows(self, batch: SampleBatch) -> Rows:
@@ -350,7 +366,7 @@ class LearnerBase(ABC):
         if "networks" not in state:
             state = from_first_edition(state, self.modules.acts)
         for part, nets in (("networks", self.m.by_name), ("targets", self.m.targets)):
-            _same_names(part, state[part], nets)
+            check_same_names(part, state[part], nets)
             for name, net in nets.items():
                 net.set_weights(state[part][name])
         for name in self.m.by_name:
@@ -364,22 +380,3 @@ class LearnerBase(ABC):
         self.kl_stops = int(state.get("kl_stops", 0))
         if self.reward_scale is not None and state.get("rewards") is not None:
             self.reward_scale.set_state(state["rewards"])
-
-
-def from_first_edition(state: Mapping[str, Any], acts: str) -> dict[str, Any]:
-    """A learner's state as version 0.1 saved it, with one network, one target, one optimiser."""
-    return {
-        **state,
-        "networks": {acts: state["weights"]},
-        "targets": {acts: state["target"]} if "target" in state else {},
-        "optimisers": {acts: state["optimizer"]},
-        "updates": state["version"],
-    }
-
-
-def _same_names(part: str, saved: Iterable[str], own: Iterable[str]) -> None:
-    if sorted(saved) != sorted(own):
-        raise RunError(
-            f"the saved {part} are {sorted(saved)}, but this algorithm's are {sorted(own)}: "
-            "the state is that of another algorithm."
-        )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 
 class Namespace:
     """Things by name, as attributes."""
@@ -23,6 +25,14 @@ def named(things: Mapping[str, Any], name: str) -> Any:
     except KeyError:
         known = ", ".join(things) or "none"
         raise AttributeError(f"no network is called {name!r} here; there are: {known}") from None
+
+
+def seed_of_policy(name: str, seed: int, acts: str) -> int:
+    """Of the first weights of a policy: the one that acts begins as workers do, with the run's
+    seed; another one, such as the second of two of q values, with numbers of its own."""
+    if name == acts:
+        return seed
+    return int(np.random.SeedSequence(seed_of(name, seed)).generate_state(1)[0])
 
 
 def seed_of(name: str, seed: int) -> list[int]:

@@ -91,6 +91,7 @@ class NumpyLearner(LearnerBase):
         network = self.m.by_name[name]
         self.follow_schedules()
         with self.computing():
+            self.draw_noise()
             rows = self.rows(self.scaled(batch))
             if not rows_of.count(rows):  # a short fragment may hold nothing but resets
                 network.gradient[:] = 0

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.learning.names import Namespace, named, seed_of
+from rillflow.learning.names import Namespace, named, seed_of, seed_of_policy
 from rillflow.learning.numpy_actors import Actor
+from rillflow.learning.numpy_categorical import CategoricalNetwork
 from rillflow.learning.numpy_critics import Critic, Number
 from rillflow.learning.numpy_module import NumpyModule
 from rillflow.learning.numpy_network import Network
 from rillflow.learning.tape import Tape
-from rillflow.policies.modules import Description, Modules, QOfAction
+from rillflow.policies.modules import Modules, QOfAction
 from rillflow.policies.spec import PolicySpec
 
 
@@ -27,10 +28,10 @@ class NumpyModules:
     def __init__(self, modules: Modules, seed: int) -> None:
         self.description = modules
         self.by_name: dict[str, NumpyModule] = {
-            name: build(network, name, seed) for name, network in modules.networks.items()
+            name: build(modules, name, seed) for name in modules.networks
         }
         self.targets: dict[str, NumpyModule] = {
-            name: build(modules.networks[name], name, seed) for name in modules.targets
+            name: build(modules, name, seed) for name in modules.targets
         }
         self.target = Namespace(self.targets)
         frozen = {name: module.frozen() for name, module in self.by_name.items()}
@@ -53,6 +54,12 @@ class NumpyModules:
         for module in (*self.by_name.values(), *self.targets.values(), *self._frozen):
             module.rng = rng
 
+    def draw_noise(self, rng: np.random.Generator) -> None:
+        """Noisy layers, those of targets too, have noise of this generator from now on."""
+        for _, module in self.all():
+            if isinstance(module, Network):
+                module.draw_noise(rng)
+
     def record(self) -> None:
         """From now on results are on the tape."""
         for module in self.by_name.values():
@@ -66,10 +73,14 @@ class NumpyModules:
             module.forget()
 
 
-def build(description: Description, name: str, seed: int) -> NumpyModule:
+def build(modules: Modules, name: str, seed: int) -> NumpyModule:
     """One network in NumPy."""
+    description = modules.networks[name]
     if isinstance(description, PolicySpec):
-        return (Actor if description.bounded else Network)(description, seed)
+        seed = seed_of_policy(name, seed, modules.acts)
+        if description.bounded:
+            return Actor(description, seed)
+        return (CategoricalNetwork if description.num_atoms > 1 else Network)(description, seed)
     if isinstance(description, QOfAction):
         return Critic(description, seed_of(name, seed))
     return Number(description, seed_of(name, seed))

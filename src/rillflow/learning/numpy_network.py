@@ -10,11 +10,13 @@ import numpy as np
 
 from rillflow.experience.batch import BOOTSTRAP
 from rillflow.learning.numpy_distributions import new_distribution
-from rillflow.learning.numpy_layers import Pass
+from rillflow.learning.numpy_layers import Linear, Pass
 from rillflow.learning.numpy_module import NumpyModule, filled
+from rillflow.learning.numpy_noisy import NoisyLinear
 from rillflow.learning.tape import Var
 from rillflow.policies.action_masks import RULED_OUT, mask_of
 from rillflow.policies.make import first_weights
+from rillflow.policies.noise import Noise, sizes_in
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
 
@@ -29,8 +31,11 @@ class Network(NumpyModule):
     """
 
     def __init__(self, spec: PolicySpec, seed: int = 0) -> None:
-        super().__init__(spec.parameter_shapes, first_weights(spec, seed))
+        self.noisy: list[NoisyLinear] = []
+        """the layers that have noise, in the order in which it is drawn"""
         self.spec = spec
+        super().__init__(spec.parameter_shapes, first_weights(spec, seed))
+        self._noise = Noise(sizes_in(spec.parameter_shapes))
         depth = len(spec.hidden)
         self._trunk = self._layers("trunk", depth, spec.activation)
         self._critic = self._layers("critic", depth, spec.activation) if spec.has_critic else None
@@ -108,7 +113,7 @@ class Network(NumpyModule):
 
     def q_values(self, obs: Array) -> Any:
         """One value per action [N, actions]; in memory, those of an action are side by side."""
-        rows = obs.reshape(-1, prod(self.spec.observation_shape))
+        rows = self._flat(obs)
         columns, forbidden = self._columns(rows), self._forbidden(rows)
         if self.tape is None:
             return _rule_out(_dueling(*self._apply(columns)), forbidden).T
@@ -131,6 +136,10 @@ class Network(NumpyModule):
 
         self.tape.backs.append(back)
         return out
+
+    def logits(self, obs: Array) -> Any:
+        """Of each discrete action [N, actions], as `q_values` gives values."""
+        return self.q_values(obs)
 
     def evaluate_fragments(self, batch: Mapping[str, Array]) -> tuple[Any, Any, Any, Floats]:
         """Log-probabilities of the actions, entropies, values, and values of the true next
@@ -159,6 +168,27 @@ class Network(NumpyModule):
             after[cut] = self.values(batch["next_obs"][cut])
         return after
 
+    # -- noise ---------------------------------------------------------------------------------
+
+    def draw_noise(self, rng: np.random.Generator) -> None:
+        """Noisy layers have noise of this generator from now on."""
+        if self.noisy:
+            for layer, pair in zip(self.noisy, self._noise.draw(rng), strict=True):
+                layer.set_noise(pair)
+
+    def set_weights(self, weights: Mapping[str, Any]) -> None:
+        """Copy weights into the network; noisy layers then have no noise until some is drawn."""
+        super().set_weights(weights)
+        for layer in self.noisy:
+            layer.set_noise(None)
+
+    def _linear(self, name: str) -> Linear:
+        if not self.spec.noisy:
+            return super()._linear(name)
+        layer = NoisyLinear(name, self.weights, self.gradients)
+        self.noisy.append(layer)
+        return layer
+
     # -- forwards and backwards ----------------------------------------------------------------
 
     def action_mask(self, obs: Array) -> Array | None:
@@ -171,6 +201,10 @@ class Network(NumpyModule):
         mask = mask_of(self.spec, rows)
         return None if mask is None else ~mask.T
 
+    def _flat(self, obs: Array) -> Array:
+        """Observations as rows [N, size]."""
+        return obs.reshape(-1, prod(self.spec.observation_shape))
+
     def _columns(self, rows: Array) -> Floats:
         return self._seen(np.asarray(rows, np.float32)).T
 
@@ -180,14 +214,14 @@ class Network(NumpyModule):
         if self._value_head is None:
             return outputs, None
         critic = features if self._critic is None else self._critic.apply(x)
-        return outputs, self._value_head.forward(critic)[0]
+        return outputs, _values(self._value_head.forward(critic))
 
     def _forward(self, x: Floats) -> tuple[Floats, Floats | None, Passes]:
         actor = self._trunk.forward(x)
         critic = actor if self._critic is None else self._critic.forward(x)
         values = None
         if self._value_head is not None:
-            values = self._value_head.forward(critic.features)[0]
+            values = _values(self._value_head.forward(critic.features))
         return self._action_head.forward(actor.features), values, (actor, critic)
 
     def _backward(
@@ -199,7 +233,7 @@ class Network(NumpyModule):
             self._action_head.backward(actor.features, d_outputs, add)
             d_features = self._trunk.d_features(self._action_head, d_outputs)
         if self._value_head is not None and d_values is not None:
-            d_values = d_values[None]
+            d_values = d_values.reshape(-1, d_values.shape[-1])
             self._value_head.backward(critic.features, d_values, add)
             if self._critic is not None:
                 d_critic = self._critic.d_features(self._value_head, d_values)
@@ -209,6 +243,11 @@ class Network(NumpyModule):
                 d_features = d_critic if d_features is None else np.add(d_features, d_critic)
         if d_features is not None:
             self._trunk.backward(actor, d_features, add=add)
+
+
+def _values(outputs: Floats) -> Floats:
+    """Values [N], or by atoms [atoms, N]."""
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _rule_out(outputs: Floats, forbidden: Array | None) -> Floats:

@@ -52,7 +52,21 @@ _OURS: dict[str, tuple[str, ...]] = {
     "evaluation_duration": ("eval_episodes",),
 }
 """by the name elsewhere: ours, of which the first counts that an algorithm has"""
-_STEPS = {"total_timesteps", "timesteps", "total_steps", "num_timesteps", "n_timesteps"}
+_FLAGS = {
+    "gpu": "num_gpus", "gpus": "num_gpus", "use_gpu": "num_gpus", "epochs": "num_sgd_iter",
+    "logdir": "run_dir", "log_dir": "run_dir", "save_dir": "run_dir", "output_dir": "run_dir",
+    "out_dir": "run_dir", "exp_name": "name", "experiment_name": "name", "run_name": "name",
+    "verbose": "plain", "silent": "quiet", "track": "wandb", "wandb_project": "wandb",
+    "wandb_project_name": "wandb", "capture_video": "record_every", "video": "record_every",
+    "save_freq": "checkpoint_steps", "checkpoint_freq": "checkpoint_steps",
+    "checkpoint_every": "checkpoint_steps", "load": "init_from", "pretrained": "init_from",
+    "restore": "init_from", "load_model": "init_from", "num_seeds": "seeds", "dashboard": "view",
+    "ray_address": "address", "parallel": "num_workers", "n_jobs": "num_workers",
+    "workers": "num_workers",
+}  # fmt: skip
+"""flags by the name elsewhere, beside those of settings"""
+_STEPS = {"total_timesteps", "timesteps", "total_steps", "num_timesteps", "n_timesteps",
+          "steps", "max_steps", "num_env_steps", "timesteps_total", "stop"}  # fmt: skip
 """how long to train, which is no setting here"""
 
 
@@ -62,7 +76,9 @@ def our_name(name: str, known: Collection[str]) -> str | None:
     >>> our_name("learning_rate", {"lr", "lambda_"}), our_name("lamda", {"lr", "lambda_"})
     ('lr', 'lambda_')
     """
-    meant = next((ours for ours in _OURS.get(_plain(name), ()) if ours in known), None)
+    plain = _plain(name)
+    names = (*_OURS.get(plain, ()), *((_FLAGS[plain],) if plain in _FLAGS else ()))
+    meant = next((ours for ours in names if ours in known), None)
     return meant or next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 

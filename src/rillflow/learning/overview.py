@@ -21,6 +21,7 @@ from rillflow.policies.spec import PolicySpec
 
 _HEADS = {
     "actor_critic": "actor and critic",
+    "categorical": "distribution over actions",
     "q": "q values",
     "squashed_gaussian": "squashed Gaussian",
     "deterministic": "deterministic actor",
@@ -77,7 +78,7 @@ class Overview:
                     line.name + " *" * line.acts,
                     line.what,
                     f"{line.numbers:,}",
-                    f"{line.rate:g}",
+                    f"{line.rate:g}" if line.numbers else "-",
                     line.target or "-",
                 )
                 for line in self.networks
@@ -164,7 +165,9 @@ def described(network: Description) -> str:
     """A network in a few words: its kind and its layers."""
     if not isinstance(network, PolicySpec):
         return str(network)
-    head = ("dueling " if network.dueling else "") + _HEADS[network.head]
+    head = ("noisy " * bool(network.noisy)) + ("dueling " * network.dueling) + _HEADS[network.head]
+    if network.num_atoms > 1:
+        head += f" of {network.num_atoms} atoms, {network.v_min:g} to {network.v_max:g}"
     if network.plain:
         sizes = (network.observation_size, *network.hidden, network.width)
         return f"{head}, {' x '.join(map(str, sizes))}"

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rillflow.experience.batch import STATE
-from rillflow.learning import losses
+from rillflow.learning import losses, q_switches
 from rillflow.learning.config import AlgorithmConfig, below_one
 from rillflow.learning.prepare import flat_rows
+from rillflow.learning.q_distributions import categorical_step
 from rillflow.learning.q_sequences import priorities, q_values_of_sequences, sequence_rows
 from rillflow.learning.replay_config import ReplayConfig
 from rillflow.learning.update import Rows, Step, Steps
@@ -22,8 +23,8 @@ from rillflow.policies.spec import PolicySpec
 class QNetworkConfig(AlgorithmConfig):
     """Settings of q learning with a target network, wherever its rows come from."""
 
-    # workers and replay hold what was found on one scale
-    READ_ONCE: ClassVar[tuple[str, ...]] = ("value_rescaling",)
+    # the network is made with them; workers and replay hold what was found on one scale
+    READ_ONCE: ClassVar[tuple[str, ...]] = ("v_min", "v_max", "sigma0", "value_rescaling")
 
     lr: float = 1e-3
     activation: str = "relu"
@@ -38,6 +39,17 @@ class QNetworkConfig(AlgorithmConfig):
     """whether the network that is trained picks the action that the target network values"""
     dueling: bool = False
     """q values as a value plus advantages"""
+    num_atoms: int = 1
+    """of each q value: how many returns, from `v_min` to `v_max`, have a chance each, which is what
+    is learned; 51 is usual; 1: the q value alone is"""
+    v_min: float | None = None
+    """the least discounted return that there can be, with `num_atoms` above 1"""
+    v_max: float | None = None
+    """the largest one; what lies beyond the ends is told by the figure `clipped_mass`"""
+    noisy: bool = False
+    """whether noise in the fully connected layers explores, and no action is random otherwise"""
+    sigma0: float = 0.5
+    """with `noisy`, how much noise there is at first, by the root of a layer's inputs"""
     initial_epsilon: float = 1.0
     """how often actions are random at first"""
     final_epsilon: float = 0.04
@@ -53,6 +65,7 @@ class QNetworkConfig(AlgorithmConfig):
     def problems(self) -> list[str]:
         """What is wrong with the numbers."""
         wrong = super().problems() + below_one(self, "target_network_update_freq", "n_step")
+        wrong += q_switches.problems(self)
         for name in ("initial_epsilon", "final_epsilon", "epsilon"):
             rate = getattr(self, name)
             if rate is not None and not 0.0 <= rate <= 1.0:
@@ -100,15 +113,23 @@ class QConfig(QNetworkConfig, ReplayConfig):
 def modules(spec: PolicySpec, cfg: QNetworkConfig) -> Modules:
     """One network of q values, and a target that is renewed now and then."""
     return Modules(
-        policy=q_values(spec, cfg.dueling),
+        policy=q_values(
+            spec,
+            cfg.dueling,
+            num_atoms=cfg.num_atoms,
+            v_min=cfg.v_min,
+            v_max=cfg.v_max,
+            noisy=cfg.sigma0 if cfg.noisy else 0.0,
+        ),
         acts="policy",
         targets={"policy": Hard(cfg.target_network_update_freq)},
     )
 
 
 def explorer(cfg: QNetworkConfig) -> Explorer:
-    """The best action, or any, at a rate that falls in a line, or as `epsilon` says."""
-    epsilon, told = cfg.epsilon, tells_values(cfg)
+    """The best action, or any, at a rate that falls in a line, or as `epsilon` says; with noisy
+    layers always the best one."""
+    epsilon, told = 0.0 if cfg.noisy else cfg.epsilon, tells_values(cfg)
     if epsilon is not None:
         return EpsilonGreedy(lambda place, steps: epsilon, told)
     rate = falling(cfg.initial_epsilon, cfg.final_epsilon, cfg.epsilon_timesteps)
@@ -125,17 +146,29 @@ def prepare(m: Any, batch: Mapping[str, Any], cfg: QNetworkConfig) -> Rows:
     """Rows from replay with the target network's values of what followed."""
     if STATE in batch:
         return sequence_rows(m, batch, cfg)
-    return with_next_q(m, flat_rows(m, batch, cfg))
+    return with_next_q(m, flat_rows(m, batch, cfg), cfg)
 
 
-def with_next_q(m: Any, rows: Rows) -> Rows:
-    """Rows with the target network's values of what followed, from one pass for all minibatches."""
-    rows["next_q"] = m.target.policy.q_values(rows.next_obs)
-    return rows
+def with_next_q(m: Any, rows: Rows, cfg: QNetworkConfig) -> Rows:
+    """Rows with the target network's values of what followed, from one pass for all minibatches;
+    of a noisy one as they are: each update asks it anew, under noise of its own."""
+    return rows if cfg.noisy else _with_what_follows(m, rows, cfg)
+
+
+def _with_what_follows(m: Any, rows: Rows, cfg: QNetworkConfig) -> Rows:
+    if cfg.num_atoms > 1:
+        return Rows({**rows, "next_logits": m.target.policy.q_logits(rows.next_obs)})
+    return Rows({**rows, "next_q": m.target.policy.q_values(rows.next_obs)})
 
 
 def update(m: Any, rows: Rows, cfg: QNetworkConfig) -> Steps:
-    """Huber's function of the TD errors, weighted by how likely each row was drawn."""
+    """Huber's function of the TD errors, or how far distributions are from their targets, weighted
+    by how likely each row was drawn."""
+    if cfg.noisy:
+        rows = _with_what_follows(m, rows, cfg)
+    if cfg.num_atoms > 1:
+        yield categorical_step(m, rows, cfg)
+        return
     q, chooser = q_and_chooser(m, rows, cfg)
     errors = losses.double_q_td_error(
         q, rows.actions, rows.rewards, rows.discount, rows.next_q, chooser, cfg.value_rescaling

@@ -56,7 +56,7 @@ class TorchLearner(LearnerBase):
         names = learner_devices(config.num_gpus) if devices is None else tuple(devices)
         self.copies = [TorchModules(self.modules, seed, device) for device in names]
         """the networks, and their copies on further devices"""
-        self.m = self.copies[0]
+        self.m, *self.others = self.copies
         for copy in self.copies:
             copy.draw_from(self.rng)
             if config.compile:
@@ -151,6 +151,7 @@ class TorchLearner(LearnerBase):
         """Gradients of the loss on a batch, without applying them."""
         name = self.lone_network("ComputeGradients")
         self.follow_schedules()
+        self.draw_noise()
         rows = self.rows(self.scaled(batch))
         if not rows_of.count(rows):  # a short fragment may hold nothing but resets
             shapes = {key: tuple(p.shape) for key, p in self.parameters[name].items()}

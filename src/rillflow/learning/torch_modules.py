@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rillflow.experience.batch import BOOTSTRAP, STATE
-from rillflow.learning.names import Namespace, named, seed_of
+from rillflow.learning.names import Namespace, named, seed_of, seed_of_policy
 from rillflow.learning.torch_fragments import timeline
 from rillflow.learning.torch_layers import Layers, outputs_of, squashed
-from rillflow.policies.modules import Description, Modules, QOfAction, Scalar
+from rillflow.policies.modules import Modules, QOfAction, Scalar
 from rillflow.policies.sampling import LOG_STD_HIGH, LOG_STD_LOW
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_normalizer import TorchNormalizer
@@ -122,6 +122,14 @@ class Actor(Policy):
         terms = -0.5 * noise.square() - log_std - slope
         logp = terms.sum(-1) - 0.5 * _LOG_2_PI * noise.shape[-1]
         return self._within(torch.tanh(drawn)), logp
+
+    def uniform(self, count: int) -> tuple[Tensor, Tensor]:
+        """Actions [count, *shape] from anywhere within their bounds, and their log-probabilities,
+        as those of `sample` are: of what is in -1 ... 1."""
+        width = self.spec.actions.width
+        drawn = self.rng.uniform(-1, 1, (count, width)).astype(np.float32)
+        logp = torch.full((count,), -width * _LOG_2, device=self.device)
+        return self._within(torch.from_numpy(drawn).to(self.device)), logp
 
     @torch.no_grad()
     def smoothed(self, obs: Tensor, scale: float, clip: float) -> Tensor:
@@ -266,6 +274,17 @@ class Number(TorchModule):
         value: Tensor = self.network.value  # type: ignore[assignment]
         return value if torch.is_grad_enabled() else value.detach()
 
+    @torch.no_grad()
+    def follow(self, value: Any, part: float) -> Tensor:
+        """Go a part of the way to a value, the first time all of it; where it is then, a constant.
+
+        What is not finite is not followed.
+        """
+        own: Tensor = self.network.value  # type: ignore[assignment]
+        towards = torch.where(own == 0, value, own + part * (value - own))
+        own.copy_(torch.where(torch.isfinite(towards), towards, own))
+        return own.detach().clone()
+
 
 class Frozen:
     """A network whose results carry no gradient."""
@@ -305,12 +324,8 @@ class TorchModules:
 
     def __init__(self, modules: Modules, seed: int, device: str = "cpu") -> None:
         self.description = modules
-        self.by_name = {
-            name: build(network, name, seed, device) for name, network in modules.networks.items()
-        }
-        self.targets = {
-            name: build(modules.networks[name], name, seed, device) for name in modules.targets
-        }
+        self.by_name = {name: build(modules, name, seed, device) for name in modules.networks}
+        self.targets = {name: build(modules, name, seed, device) for name in modules.targets}
         self.target = Namespace({name: Frozen(module) for name, module in self.targets.items()})
         self.frozen = Namespace({name: Frozen(module) for name, module in self.by_name.items()})
         for module in self.targets.values():
@@ -324,6 +339,18 @@ class TorchModules:
         """Networks that draw actions do it with this generator."""
         for _, module in self.all():
             module.rng = rng
+
+    def draw_noise(self, rng: np.random.Generator) -> list[Any]:
+        """Noisy layers, those of targets too, have noise of this generator from now on: this."""
+        return [module.noise.draw(rng) for module in self._noisy()]
+
+    def set_noise(self, drawn: list[Any]) -> None:
+        """Noisy layers have this noise from now on, which another copy has drawn."""
+        for module, noise in zip(self._noisy(), drawn, strict=True):
+            module.noise.set(noise)
+
+    def _noisy(self) -> list[Policy]:
+        return [module for _, module in self.all() if isinstance(module, Policy) and module.noise]
 
     def others(self, names: Collection[str]) -> Iterator[Layers]:
         """The layers of the networks that are not among these."""
@@ -351,9 +378,11 @@ def resting(layers: Iterable[Layers]) -> Iterator[None]:
             one.learns = True
 
 
-def build(description: Description, name: str, seed: int, device: str) -> Any:
+def build(modules: Modules, name: str, seed: int, device: str) -> Any:
     """One network in torch."""
+    description = modules.networks[name]
     if isinstance(description, PolicySpec):
-        return (Actor if description.bounded else Policy)(description, seed, device)
+        policy = Actor if description.bounded else Policy
+        return policy(description, seed_of_policy(name, seed, modules.acts), device)
     kind = Critic if isinstance(description, QOfAction) else Number
     return kind(description, seed_of(name, seed), device)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from rillflow.policies.convolutions import Convolutions, image_encoder
 from rillflow.policies.heads import Headed
 from rillflow.policies.mlp import Layers
+from rillflow.policies.noisy import linear
 from rillflow.policies.spec import PolicySpec
 
 
@@ -31,7 +33,8 @@ class CombinedTrunk(nn.Module):
         self.scale = spec.observation_scale
         self.layers: Layers | None = None
         if layout.numbers or len(self.encoders) > 1:
-            self.layers = Layers(self.features, spec.hidden, "relu")
+            dense = partial(linear, spec)
+            self.layers = Layers(self.features, spec.hidden, "relu", linear=dense)
             self.features = self.layers.features
         if self.scale is not None:  # they follow from the spec, so they are no weights
             self.register_buffer("middle", torch.tensor(self.scale[0]), persistent=False)
@@ -68,4 +71,9 @@ class Combined(Headed):
 
 def image_trunk(spec: PolicySpec, space: object) -> Convolutions:
     """The convolutions behind one image."""
-    return image_encoder(space, features=spec.image_features, channels=spec.channels)
+    return image_encoder(
+        space,
+        features=spec.image_features,
+        channels=spec.channels,
+        linear=partial(linear, spec),
+    )

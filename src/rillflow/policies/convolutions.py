@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +14,7 @@ from rillflow.errors import BuildError
 from rillflow.images import Channels, as_image, image_in
 from rillflow.policies.convolution_plan import plan_for
 from rillflow.policies.image_scale import PixelScale, pixel_scale
+from rillflow.policies.noisy import linear
 
 if TYPE_CHECKING:
     from rillflow.images import Image
@@ -20,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def image_encoder(
-    space: Any, *, features: int | None = None, channels: Channels = "auto"
+    space: Any,
+    *,
+    features: int | None = None,
+    channels: Channels = "auto",
+    linear: Callable[[int, int], nn.Linear] = nn.Linear,
 ) -> Convolutions:
     """A module from images [N, ...] of this Box to `features` numbers each: [N, features].
 
@@ -37,19 +44,20 @@ def image_encoder(
         space: of one image, of two or three axes.
         features: None: as many as suit the size.
         channels: where the channels of three axes are; see `rillflow.images.as_image`.
+        linear: what makes the dense layer.
     """
     image = image_in(space, channels) or as_image(space.shape, channels)
     if image is None:
         raise BuildError(f"image_encoder takes images of two or three axes, found {space}.")
     plan = plan_for(image, features, pools=True)
-    return Convolutions(image, plan, pixel_scale(space, image))
+    return Convolutions(image, plan, pixel_scale(space, image), linear)
 
 
 def convolutions_of(spec: PolicySpec) -> Convolutions:
     """Those that a spec asks for behind its images."""
     assert spec.image is not None, "a policy of vectors has none"
     scale = pixel_scale(spec.observation_space, spec.image)
-    return Convolutions(spec.image, spec.convolutions, scale)
+    return Convolutions(spec.image, spec.convolutions, scale, partial(linear, spec))
 
 
 class Convolutions(nn.Module):
@@ -65,7 +73,13 @@ class Convolutions(nn.Module):
     low: Tensor
     factor: Tensor
 
-    def __init__(self, image: Image, plan: ConvolutionPlan, scale: PixelScale) -> None:
+    def __init__(
+        self,
+        image: Image,
+        plan: ConvolutionPlan,
+        scale: PixelScale,
+        linear: Callable[[int, int], nn.Linear] = nn.Linear,
+    ) -> None:
         super().__init__()
         self.order, self.pool = image.order, plan.pool
         self.features = plan.features
@@ -74,7 +88,7 @@ class Convolutions(nn.Module):
             conv = nn.Conv2d(channels, layer.channels, layer.kernel, layer.stride, layer.padding)
             self.add_module(f"conv{number}", conv)
             channels = layer.channels
-        self.dense = nn.Linear(plan.flat, plan.features)
+        self.dense = linear(plan.flat, plan.features)
         self.depth = len(plan.layers)
         self.white = scale.white
         if scale.white is None:  # they follow from the space, so they are no weights

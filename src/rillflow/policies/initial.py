@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from rillflow.policies.noise import first_sigmas
+
 if TYPE_CHECKING:
     from rillflow.policies.spec import PolicySpec
 
@@ -50,6 +52,10 @@ def weights_at_first(spec: PolicySpec, shapes: Mapping[str, tuple[int, ...]], se
     """First weights of a policy of this spec, for parameters of these names and shapes."""
     if spec.bounded:
         return uniform_weights(shapes, seed)
+    if spec.noisy:
+        sigmas = first_sigmas(shapes, spec.noisy)
+        means = {name: shape for name, shape in shapes.items() if name not in sigmas}
+        return initial_weights(means, seed, small_action_head=False) | sigmas
     return initial_weights(shapes, seed, small_action_head=spec.head != "q")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rillflow.policies.heads import Headed
+from rillflow.policies.noisy import linear
 from rillflow.policies.spec import PolicySpec
 
 
@@ -25,10 +27,11 @@ class Layers(nn.ModuleList):
         widths: Sequence[int],
         activation: str,
         scale: tuple[Any, Any] | None = None,
+        linear: Callable[[int, int], nn.Linear] = nn.Linear,
     ) -> None:
         """With a `scale`, what is subtracted from the inputs and what they are multiplied by."""
         sizes = (inputs, *widths)
-        super().__init__(nn.Linear(a, b) for a, b in pairwise(sizes))
+        super().__init__(linear(a, b) for a, b in pairwise(sizes))
         self.inputs = inputs
         self.activation = torch.tanh if activation == "tanh" else torch.relu
         self.features = sizes[-1]
@@ -51,7 +54,13 @@ class Layers(nn.ModuleList):
 
 def vector_layers(spec: PolicySpec) -> Layers:
     """The layers a spec asks for behind a vector."""
-    return Layers(spec.observation_size, spec.hidden, spec.activation, spec.observation_scale)
+    return Layers(
+        spec.observation_size,
+        spec.hidden,
+        spec.activation,
+        spec.observation_scale,
+        partial(linear, spec),
+    )
 
 
 class Mlp(Headed):

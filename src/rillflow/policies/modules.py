@@ -100,6 +100,8 @@ class Scalar:
     """One number that is learned."""
 
     first: float
+    follows: bool = False
+    """whether nothing learns it: an update tells it what to follow"""
 
     @property
     def parameter_shapes(self) -> dict[str, Shape]:
@@ -111,7 +113,7 @@ class Scalar:
         return {"value": np.array(self.first, np.float32)}
 
     def __str__(self) -> str:
-        return f"one number, {self.first:g} at first"
+        return "a moving average" if self.follows else f"one number, {self.first:g} at first"
 
 
 Description: TypeAlias = PolicySpec | QOfAction | Scalar
@@ -177,9 +179,31 @@ def actor_critic(spec: PolicySpec) -> PolicySpec:
     return replace(spec, head="actor_critic")
 
 
-def q_values(spec: PolicySpec, dueling: bool = False) -> PolicySpec:
-    """One value per discrete action."""
-    return replace(spec, head="q", dueling=dueling)
+def q_values(
+    spec: PolicySpec,
+    dueling: bool = False,
+    *,
+    num_atoms: int = 1,
+    v_min: float | None = None,
+    v_max: float | None = None,
+    noisy: float = 0.0,
+) -> PolicySpec:
+    """One value per discrete action, or a distribution of returns over atoms for each; with layers
+    that are `noisy` at first, or have no noise."""
+    return replace(
+        spec,
+        head="q",
+        dueling=dueling,
+        num_atoms=num_atoms,
+        v_min=v_min,
+        v_max=v_max,
+        noisy=noisy,
+    )
+
+
+def categorical(spec: PolicySpec) -> PolicySpec:
+    """A distribution over discrete actions, without a value."""
+    return replace(spec, head="categorical")
 
 
 def squashed_gaussian(spec: PolicySpec) -> PolicySpec:
@@ -211,8 +235,15 @@ def scalar(first: float) -> Scalar:
     return Scalar(first)
 
 
+def moving_average() -> Scalar:
+    """One number that follows what an update tells it: `m.size.follow(value, part)`."""
+    return Scalar(0.0, follows=True)
+
+
 def parameters_of(description: Description) -> int | None:
     """How many numbers a network learns; None: it has to be built to know."""
     if isinstance(description, PolicySpec) and not description.plain:
         return None
+    if isinstance(description, Scalar) and description.follows:
+        return 0
     return sum(prod(shape) for shape in description.parameter_shapes.values())

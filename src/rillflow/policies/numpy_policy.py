@@ -9,7 +9,7 @@ Values are not computed: the learner does it, for a whole batch in one pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from rillflow.errors import BuildError, RunError
 from rillflow.experience.named_vector import Layout, NamedVector
 from rillflow.policies.action_masks import RULED_OUT, mask_of
+from rillflow.policies.atoms import dueling, expected
 from rillflow.policies.initial import Weights, weights_at_first
+from rillflow.policies.noise import SIGMA, Noise
 from rillflow.policies.normalizer import CLIP, Moments, Normalizer, moments_in
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.spec import PolicySpec
@@ -54,11 +56,11 @@ class NumpyPolicy:
         self._layout: Layout | None = None
         """of the weights that were last found to fit"""
         self._layers = [*(f"trunk.{i}" for i in range(len(spec.hidden))), "action_head"]
+        if spec.dueling:
+            self._layers.append("value_head")
         # weights and bias of each layer as one matrix
-        self._matrices: list[Floats] = [
-            np.column_stack((self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]))
-            for name in self._layers
-        ]
+        self._matrices = self._joined("")
+        self._noisy = NoisyMatrices(self._joined(SIGMA)) if spec.noisy else None
         self._allocate(0)
 
     # acting
@@ -72,14 +74,14 @@ class NumpyPolicy:
             obs: one observation per environment.
             epsilon: for q values, how often to explore: one number, or one per environment.
         """
-        outputs = self._ruled(obs, self._forward(obs))
+        outputs = self._ruled(obs, self._outputs(obs, self._drawn()))
         return self._sampler.sample(outputs, self._weights.get("log_std"), self.rng, epsilon)
 
     def act_and_value(
         self, obs: Array, epsilon: float | Floats = 0.0
     ) -> tuple[Array, Floats, Floats]:
         """As `act`, of a network of q values; also the values of all actions [B, actions]."""
-        values = self.action_values(obs)
+        values = self._all_outputs(obs, self._drawn())
         columns = values.T.copy()  # sampling overwrites them
         return *self._sampler.sample(columns, None, self.rng, epsilon), values
 
@@ -89,16 +91,34 @@ class NumpyPolicy:
 
     def greedy(self, obs: Array) -> Array:
         """The most likely (or highest-valued) actions for observations [B, ...]."""
-        return self._sampler.greedy(self._ruled(obs, self._forward(obs)))
+        return self._sampler.greedy(self._ruled(obs, self._outputs(obs, self._matrices)))
 
     def outputs(self, obs: Array) -> Floats:
         """Logits, means or q values, [B, width]; a new array."""
-        outputs = self._forward(obs)
-        if self.spec.dueling:
-            value = self._weights["value_head.weight"] @ self._inputs[-1][:-1]
-            value += self._weights["value_head.bias"][:, None]
-            outputs += value - outputs.mean(0)
+        return self._all_outputs(obs, self._matrices)
+
+    def _all_outputs(self, obs: Array, matrices: Sequence[Floats]) -> Floats:
+        outputs = self._outputs(obs, matrices)
+        if self.spec.dueling and self.spec.num_atoms == 1:
+            outputs += np.dot(matrices[-1], self._inputs[-1]) - outputs.mean(0)
         return self._ruled(obs, outputs).T.copy()
+
+    def _drawn(self) -> Sequence[Floats]:
+        """The matrices of one step: with noise of its own, if the layers are noisy."""
+        return (
+            self._matrices if self._noisy is None else self._noisy.drawn(self._matrices, self.rng)
+        )
+
+    def _outputs(self, obs: Array, matrices: Sequence[Floats]) -> Floats:
+        """Logits, means or q values [width, B]; of a dueling network that has no atoms up to a
+        number for each column, the same for all actions."""
+        outputs = self._forward(obs, matrices)
+        if self.spec.num_atoms == 1:
+            return outputs
+        logits = outputs.reshape(self.spec.width, self.spec.num_atoms, -1)
+        if self.spec.dueling:
+            logits = dueling(logits, np.dot(matrices[-1], self._inputs[-1]))
+        return expected(logits, self.spec.atoms)
 
     def action_mask(self, obs: Array) -> Array | None:
         """Which choices observations [..., *shape] allow, [..., width]; None: no masks."""
@@ -112,7 +132,7 @@ class NumpyPolicy:
             np.copyto(outputs, RULED_OUT, where=~mask.T)
         return outputs
 
-    def _forward(self, obs: Array) -> Floats:
+    def _forward(self, obs: Array, matrices: Sequence[Floats]) -> Floats:
         obs = np.asarray(obs)
         if obs.shape[1:] != self.spec.observation_shape or obs.ndim == 0:
             raise RunError(
@@ -132,10 +152,8 @@ class NumpyPolicy:
             columns -= self._normalizer.middle[: len(columns), None]
             columns *= self._normalizer.factor[: len(columns), None]
             np.clip(columns, np.float32(-CLIP), np.float32(CLIP), out=columns)
-        last = len(self._matrices) - 1
-        for index, (matrix, x, out) in enumerate(
-            zip(self._matrices, self._inputs, self._results, strict=True)
-        ):
+        last = len(self._inputs) - 1
+        for index, (matrix, x, out) in enumerate(zip(matrices, self._inputs, self._results)):  # noqa: B905 - behind these there may be a layer for the value
             np.dot(matrix, x, out)  # for small matrices twice as fast as matmul
             if index < last:
                 self._activation(out, out)
@@ -146,7 +164,7 @@ class NumpyPolicy:
         self._batch = batch
         self._inputs = [np.ones((width + 1, batch), np.float32) for width in widths]
         """of each layer, above a row of ones"""
-        outputs = np.empty((self.spec.width, batch), np.float32)
+        outputs = np.empty((self.spec.head_width, batch), np.float32)
         self._results = [*(x[:-1] for x in self._inputs[1:]), outputs]
         """of each layer: the inputs of the next one, or the outputs"""
 
@@ -166,9 +184,16 @@ class NumpyPolicy:
             own[...] = weights[name]
         if self._normalizer is not None:
             self._normalizer.set(moments_in(weights))
-        for name, matrix in zip(self._layers, self._matrices, strict=True):
-            matrix[:, :-1] = self._weights[f"{name}.weight"]
-            matrix[:, -1] = self._weights[f"{name}.bias"]
+        self._matrices = self._joined("")
+        if self._noisy is not None:
+            self._noisy = NoisyMatrices(self._joined(SIGMA))
+
+    def _joined(self, kind: str) -> list[Floats]:
+        """Of each layer weights and bias, or how noisy they are, as one matrix."""
+        pairs = [(f"{name}.weight{kind}", f"{name}.bias{kind}") for name in self._layers]
+        return [
+            np.column_stack((self._weights[weight], self._weights[bias])) for weight, bias in pairs
+        ]
 
     def get_state(self) -> dict[str, Any]:
         """Weights and random state: what makes the next actions the same."""
@@ -178,6 +203,33 @@ class NumpyPolicy:
         """Continue where `get_state` was called."""
         self.set_weights(state["weights"])
         self.rng.bit_generator.state = state["rng"]
+
+
+class NoisyMatrices:
+    """Draws matrices of weights and bias with noise, one set for each step.
+
+    Args:
+        sigmas: how noisy each matrix is.
+    """
+
+    def __init__(self, sigmas: Sequence[Floats]) -> None:
+        self._sigmas = sigmas
+        self._noise = Noise([(len(sigma), sigma.shape[1] - 1) for sigma in sigmas])
+        self._room = [np.empty_like(sigma) for sigma in sigmas]
+        self._inputs = [np.ones(sigma.shape[1], np.float32) for sigma in sigmas]
+        """of each layer the noise of the inputs, and that of the bias's, which is 1"""
+
+    def drawn(self, means: Sequence[Floats], rng: np.random.Generator) -> Sequence[Floats]:
+        """The means with noise; overwritten by the next that are drawn."""
+        drawn = self._noise.draw(rng)
+        for mean, sigma, room, inputs, pair in zip(
+            means, self._sigmas, self._room, self._inputs, drawn, strict=True
+        ):
+            inputs[:-1] = pair[1]
+            np.multiply(sigma, inputs, out=room)
+            room *= pair[0][:, None]
+            room += mean
+        return self._room
 
 
 def _relu(x: Floats, out: Floats) -> Floats:

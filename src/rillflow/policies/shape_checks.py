@@ -54,6 +54,22 @@ def check_last_dim(where: str, **arrays: Any) -> None:
             )
 
 
+def check_atoms(where: str, **arrays: Any) -> None:
+    """Each array is [N, A, atoms]: of each row a distribution for each action."""
+    for name, array in arrays.items():
+        if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] < 2:
+            raise ValueError(
+                f"{where}: {name} must be [N, A, atoms] with A >= 1 and at least 2 atoms; "
+                f"found {list(array.shape)}."
+            )
+
+
+def check_support(where: str, v_min: float, v_max: float) -> None:
+    """The least return of a distribution is below the largest."""
+    if not v_min < v_max:
+        raise ValueError(f"{where}: v_min must be below v_max; found {v_min!r} and {v_max!r}.")
+
+
 def check_ensemble(where: str, **arrays: Any) -> None:
     """Each array is [K, N] with K >= 1: one row per member of an ensemble."""
     for name, array in arrays.items():

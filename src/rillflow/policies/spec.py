@@ -20,10 +20,12 @@ from rillflow.envs.layout import Layout, layout_of
 from rillflow.errors import BuildError
 from rillflow.images import Channels, Image, as_image, image_in
 from rillflow.policies.actions import Actions, actions_of
+from rillflow.policies.atoms import atoms_of
 from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
 from rillflow.policies.head_checks import check_head
 from rillflow.policies.image_scale import FAR
 from rillflow.policies.memory_choice import state_of
+from rillflow.policies.noise import sigma_shapes
 from rillflow.policies.normalizer import buffer_shapes
 from rillflow.policies.observation_checks import check_observations
 from rillflow.policies.spec_checks import below_memory, check_choices, check_sizes
@@ -40,6 +42,7 @@ class PolicySpec:
 
     - `"actor_critic"`: `(outputs, values)`, [N, actions.width] and [N]: logits, or the means of
       a Gaussian (a parameter `log_std` is added if the module has none);
+    - `"categorical"`: the logits [N, actions.width];
     - `"q"`: the q values [N, actions.width];
     - `"squashed_gaussian"`: [N, 2 * actions.width], means and logarithms of standard deviations,
       before they are squeezed into the bounds of the actions;
@@ -68,11 +71,23 @@ class PolicySpec:
     """the network; "lstm" is the older way to ask for `memory="lstm"` above an mlp or a cnn"""
     memory: Literal["lstm", "gru"] | None = None
     """cells above the network's layers, which remember the episode; None: it has none"""
-    head: Literal["actor_critic", "q", "squashed_gaussian", "deterministic"] = "actor_critic"
-    """a distribution over actions and a value; one value per action; or continuous actions within
-    their bounds, drawn or not, without a value"""
+    head: Literal["actor_critic", "categorical", "q", "squashed_gaussian", "deterministic"] = (
+        "actor_critic"
+    )
+    """a distribution over actions and a value; one over discrete actions alone; one value per
+    action; or continuous actions within their bounds, drawn or not, without a value"""
     dueling: bool = False
     """q values as a value plus advantages (Wang et al. 2015, arXiv:1511.06581)"""
+    num_atoms: int = 1
+    """of q values: how many returns, from `v_min` to `v_max`, have a chance each, whose mean is the
+    q value (Bellemare et al. 2017, arXiv:1707.06887); 1: a q value is one output"""
+    v_min: float | None = None
+    """the least of these returns"""
+    v_max: float | None = None
+    """the largest of them"""
+    noisy: float = 0.0
+    """how noisy fully connected layers of q values are at first, by the root of their inputs
+    (Fortunato et al. 2017, arXiv:1706.10295); 0: they have no noise"""
     shared: bool = False
     """one trunk for the actor and the critic of an mlp; a cnn and what remembers always have one"""
     image_features: int | None = None
@@ -238,6 +253,23 @@ class PolicySpec:
         return self.actions.width * (2 if self.head == "squashed_gaussian" else 1)
 
     @property
+    def head_width(self) -> int:
+        """How many numbers the layer for actions gives: those of a distribution for each output."""
+        return self.width * self.num_atoms
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The least and the largest return that has a chance."""
+        assert self.v_min is not None, "it has no distributions"
+        assert self.v_max is not None, "it has no distributions"
+        return self.v_min, self.v_max
+
+    @cached_property
+    def atoms(self) -> NDArray[np.float32]:
+        """The returns that have a chance each."""
+        return atoms_of(*self.support, self.num_atoms)
+
+    @property
     def has_log_std(self) -> bool:
         """Whether the width of a Gaussian is a weight, the same for every observation."""
         return self.actions.kind == "continuous" and self.head == "actor_critic"
@@ -266,9 +298,9 @@ class PolicySpec:
         if self.has_critic:
             shapes |= self._layers("critic")
         last = self.hidden[-1] if self.hidden else self.observation_size
-        shapes |= linear_shapes("action_head", last, self.width)
+        shapes |= self._linear("action_head", last, self.head_width)
         if self.has_value:
-            shapes |= linear_shapes("value_head", last, 1)
+            shapes |= self._linear("value_head", last, self.num_atoms)
         if self.has_log_std:
             shapes["log_std"] = (self.actions.width,)
         return shapes
@@ -293,9 +325,13 @@ class PolicySpec:
         shapes: dict[str, Shape] = {}
         fan_in = self.observation_size
         for index, width in enumerate(self.hidden):
-            shapes |= linear_shapes(f"{name}.{index}", fan_in, width)
+            shapes |= self._linear(f"{name}.{index}", fan_in, width)
             fan_in = width
         return shapes
+
+    def _linear(self, name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
+        shapes = linear_shapes(name, fan_in, fan_out)
+        return sigma_shapes(shapes) if self.noisy else shapes
 
 
 def linear_shapes(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:

@@ -29,7 +29,7 @@ def check_choices(spec: PolicySpec) -> None:
     choices = {
         "activation": ("tanh", "relu"),
         "model": ("mlp", "cnn", "lstm"),
-        "head": ("actor_critic", "q", "squashed_gaussian", "deterministic"),
+        "head": ("actor_critic", "categorical", "q", "squashed_gaussian", "deterministic"),
         "channels": CHANNELS,
     }
     for name, valid in choices.items():

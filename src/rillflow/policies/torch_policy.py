@@ -16,6 +16,7 @@ from rillflow.errors import RunError
 from rillflow.policies import distributions
 from rillflow.policies.action_masks import mask_of, network_input, rule_out
 from rillflow.policies.make_model import make_model
+from rillflow.policies.noisy import NetworkNoise
 from rillflow.policies.sampling import Array, Floats, Sampler
 from rillflow.policies.shapes import as_rows, check_sequence
 from rillflow.policies.spec import PolicySpec
@@ -44,6 +45,8 @@ class TorchPolicy:
         self.spec = spec
         self.device = torch.device(device)
         self.model: nn.Module = make_model(spec, seed).to(self.device)
+        self.noise = NetworkNoise(self.model)
+        """of noisy layers: drawn for each step of acting, and by the learner for each update"""
         self.rng = np.random.default_rng([seed, 1])
         self._sampler = Sampler(spec)
         self._instead: dict[str, Tensor] | None = None
@@ -117,6 +120,22 @@ class TorchPolicy:
         self._require("q", "q_values")
         return self.outputs(obs)
 
+    def logits(self, obs: Data) -> Tensor:
+        """Of each discrete action [..., actions]."""
+        self._require("categorical", "logits")
+        return self.outputs(obs)
+
+    def q_logits(self, obs: Data) -> Tensor:
+        """Logits of the distributions of returns over atoms [..., actions, atoms]."""
+        if self.spec.num_atoms == 1:
+            raise RunError("q_logits needs num_atoms above 1; this policy has q values alone")
+        obs, leading = self._rows(obs)
+        model: Any = self.model
+        logits: Tensor = model.q_logits(
+            network_input(self.spec, obs, self.normalizer, called=False)
+        )
+        return logits.reshape(*leading, *logits.shape[1:])
+
     def action_mask(self, obs: Data) -> Tensor | None:
         """Which choices observations [..., *shape] allow, [..., width]; None: no masks."""
         mask: Tensor | None = mask_of(self.spec, self._tensor(obs))
@@ -155,14 +174,14 @@ class TorchPolicy:
             epsilon: for q values, how often to explore: one number, or one per environment.
             rng: where the randomness comes from; the policy's own by default.
         """
-        with torch.no_grad():
+        with torch.no_grad(), self._noise_of_a_step(rng):
             return self._sample(self.outputs(obs), epsilon, rng)
 
     def act_and_value(
         self, obs: Array, epsilon: float | Floats = 0.0
     ) -> tuple[Array, Floats, Floats]:
         """As `act`, of a network of q values; also the values of all actions [B, actions]."""
-        with torch.no_grad():
+        with torch.no_grad(), self._noise_of_a_step():
             values = self.q_values(obs)
             return *self._sample(values, epsilon, None), values.cpu().numpy()
 
@@ -236,6 +255,16 @@ class TorchPolicy:
         self.rng.bit_generator.state = state["rng"]
 
     # inside
+
+    @contextmanager
+    def _noise_of_a_step(self, rng: np.random.Generator | None = None) -> Iterator[None]:
+        """Inside, noisy layers have noise that is drawn for this step; afterwards none."""
+        if self.noise:
+            self.noise.draw(rng or self.rng)
+        try:
+            yield
+        finally:
+            self.noise.stop()
 
     def _call(self, obs: Tensor) -> tuple[Tensor, ...]:
         if self.spec.recurrent:

@@ -177,7 +177,7 @@ def _shown(result: Any) -> str:
 
 def _promised(spec: PolicySpec, lead: tuple[int, ...], batch: int) -> dict[str, tuple[int, ...]]:
     """Names and shapes of what the network returns."""
-    shapes = {"outputs" if spec.head == "actor_critic" else "q": (*lead, spec.actions.width)}
+    shapes = {"q" if spec.head == "q" else "outputs": (*lead, spec.width)}
     if spec.head == "actor_critic":
         shapes["values"] = lead
     if spec.state_shape is not None:
@@ -213,4 +213,4 @@ def _meant(spec: PolicySpec, name: str) -> str:
         return ": one number for each observation, without an axis of its own"
     if name == "state":
         return f": `state_shape` {list(spec.state_shape or ())} for each environment"
-    return f": {spec.actions.width} numbers for each observation, for {spec.action_space}"
+    return f": {spec.width} numbers for each observation, for {spec.action_space}"

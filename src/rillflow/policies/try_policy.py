@@ -126,6 +126,7 @@ def _check_acting(policy: TorchPolicy, obs: NDArray[Any]) -> None:
 
 
 def _check_gradients(policy: TorchPolicy, obs: NDArray[Any]) -> None:
+    policy.noise.draw(np.random.default_rng(0))  # without it none reaches how noisy a layer is
     results = call(policy, obs)[: 2 if policy.spec.head == "actor_critic" else 1]
     random = torch.Generator().manual_seed(0)
     loss = torch.zeros(())
@@ -140,6 +141,7 @@ def _check_gradients(policy: TorchPolicy, obs: NDArray[Any]) -> None:
     if not learned or not loss.requires_grad:
         raise wrong(policy.spec, "its results carry no gradient (detached, or no_grad inside?)")
     gradients = torch.autograd.grad(loss, learned, allow_unused=True)
+    policy.noise.stop()
     unused = [name for name, g in zip(names, gradients, strict=True) if g is None]
     if unused:
         raise wrong(policy.spec, f"no gradient reaches {', '.join(unused)}: unused, or detached")

@@ -16,6 +16,7 @@ from rillflow.files import to_json
 from rillflow.results import statistics
 from rillflow.results.play_episodes import Episode, Watch, play, play_agents
 from rillflow.results.player import Player, algorithm_name, env_name
+from rillflow.results.policy_of import HasPolicy, policy_of
 
 if TYPE_CHECKING:
     from rillflow.results.trained import Trained, TrainedAgents
@@ -135,7 +136,7 @@ class Evaluation:
 
 
 def evaluate(
-    trained: Trained,
+    trained: Trained | HasPolicy,
     episodes: int = 100,
     *,
     seed: int = 1,
@@ -171,9 +172,10 @@ def evaluate(
     """
     check_count("episodes", episodes)
     check_count("max_steps", max_steps)
-    player = Player(trained, greedy=greedy, seed=seed)
-    played = play(trained, player, episodes, seed, max_steps, watch)
-    return _judged(trained, played, seed=seed, greedy=greedy)
+    policy: Trained = policy_of(trained)
+    player = Player(policy, greedy=greedy, seed=seed)
+    played = play(policy, player, episodes, seed, max_steps, watch)
+    return _judged(policy, played, seed=seed, greedy=greedy)
 
 
 def _judged(trained: Trained, played: list[Episode], **how: Any) -> Evaluation:
@@ -188,7 +190,7 @@ def _judged(trained: Trained, played: list[Episode], **how: Any) -> Evaluation:
 
 
 def evaluate_agents(
-    trained: TrainedAgents,
+    trained: TrainedAgents | HasPolicy,
     episodes: int = 100,
     *,
     seed: int = 1,
@@ -199,14 +201,15 @@ def evaluate_agents(
     """The same for the policies of several agents: by policy, `episodes` of each of its agents."""
     check_count("episodes", episodes)
     check_count("max_steps", max_steps)
+    policy: TrainedAgents = policy_of(trained)
     players = {
         name: Player(own, greedy=greedy, seed=seed + i)
-        for i, (name, own) in enumerate(trained.policies.items())
+        for i, (name, own) in enumerate(policy.policies.items())
     }
-    played = play_agents(trained, players, episodes, seed, max_steps, watch)
+    played = play_agents(policy, players, episodes, seed, max_steps, watch)
     how = {"seed": seed, "greedy": greedy}
     return {
-        name: _judged(trained.policies[name], own, policy=name, **how)
+        name: _judged(policy.policies[name], own, policy=name, **how)
         for name, own in played.items()
     }
 

@@ -13,12 +13,13 @@ from rillflow.results import onnx_builtin_networks
 from rillflow.results.onnx_parity import check_parity
 from rillflow.results.optional_libraries import needs
 from rillflow.results.player import algorithm_name, env_name
+from rillflow.results.policy_of import HasPolicy, policy_of
 
 if TYPE_CHECKING:
     from rillflow.results.trained import Trained
 
 
-def export_onnx(trained: Trained, path: str | Path) -> Path:
+def export_onnx(trained: Trained | HasPolicy, path: str | Path) -> Path:
     """Write the acting network: `export_onnx(trained, "pole.onnx")`.
 
     A program that runs it needs onnxruntime alone:
@@ -43,18 +44,19 @@ def export_onnx(trained: Trained, path: str | Path) -> Path:
     is given its name: if it does not act as the policy does, nothing is written.
     """
     path = path_ending_in(path, (".onnx",), "an exported policy")
+    policy: Trained = policy_of(trained)
     onnx = needs("onnx", "onnx", "an export")
-    if isinstance(trained.spec.model, str) and not trained.spec.packed:
-        model = onnx_builtin_networks.build(trained.spec, trained.weights)
+    if isinstance(policy.spec.model, str) and not policy.spec.packed:
+        model = onnx_builtin_networks.build(policy.spec, policy.weights)
     else:
         from rillflow.results.onnx_own_networks import trace
 
-        model = trace(trained.spec, trained.weights)
-    describe(onnx, model, trained)
+        model = trace(policy.spec, policy.weights)
+    describe(onnx, model, policy)
     with whole_file(path) as part:
         onnx.checker.check_model(model, full_check=True)
         onnx.save_model(model, str(part))
-        check_parity(part, trained.spec, trained.weights)
+        check_parity(part, policy.spec, policy.weights)
     return path
 
 

@@ -13,6 +13,7 @@ from rillflow.arguments import check_count, path_ending_in
 from rillflow.files import whole_file
 from rillflow.results.optional_libraries import needs
 from rillflow.results.player import Player, algorithm_name, env_name
+from rillflow.results.policy_of import HasPolicy, policy_of
 from rillflow.results.rendering import open_rendered
 from rillflow.results.video import MAX_STEPS, Shot, play, warn_of_cut
 
@@ -24,7 +25,7 @@ _INK, _FAINT, _PAPER = (34, 34, 34), (110, 110, 110), (255, 255, 255)
 
 
 def frame_strip(
-    trained: Trained,
+    trained: Trained | HasPolicy,
     path: str | Path,
     frames: int = 8,
     *,
@@ -47,13 +48,14 @@ def frame_strip(
     path = path_ending_in(path, (".png",), "a strip of frames")
     check_count("frames", frames)
     check_count("max_steps", max_steps)
+    policy: Trained = policy_of(trained)
     needs("PIL.Image", "video", "a picture")
-    with closing(open_rendered(trained, seed)) as rendered, whole_file(path) as part:
-        player = Player(trained, greedy=greedy, seed=seed)
+    with closing(open_rendered(policy, seed)) as rendered, whole_file(path) as part:
+        player = Player(policy, greedy=greedy, seed=seed)
         shots = spread(play(rendered, player, max_steps), frames)
         if shots[-1].cut:
             warn_of_cut(max_steps)
-        title = f"{algorithm_name(trained)} on {env_name(trained)}"
+        title = f"{algorithm_name(policy)} on {env_name(policy)}"
         _draw(shots, title).save(part)
     return path
 

@@ -213,6 +213,9 @@ class _Graph:
         self.node("Where", MASK, f"{outputs}_of_all", ruled_out, name=outputs)
 
     def _head(self, features: str, name: str) -> None:
+        if self.spec.num_atoms > 1:
+            self._mean_return(features, name)
+            return
         if not self.spec.dueling:
             self.linear(features, "action_head", name=name)
             return
@@ -220,6 +223,19 @@ class _Graph:
         value = self.linear(features, "value_head")
         average = self.node("ReduceMean", advantages, axes=[1], keepdims=1)
         self.node("Add", value, self.node("Sub", advantages, average), name=name)
+
+    def _mean_return(self, features: str, name: str) -> None:
+        """Distributions of returns over atoms, by their means."""
+        width, atoms = self.spec.width, self.spec.num_atoms
+        shape = self.constant("actions_and_atoms", np.array([-1, width, atoms]))
+        logits = self.node("Reshape", self.linear(features, "action_head"), shape)
+        if self.spec.dueling:
+            axis = self.constant("action_axis", np.array([1]))
+            value = self.node("Unsqueeze", self.linear(features, "value_head"), axis)
+            average = self.node("ReduceMean", logits, axes=[1], keepdims=1)
+            logits = self.node("Add", value, self.node("Sub", logits, average))
+        chances = self.node("Softmax", logits, axis=2)
+        self.node("MatMul", chances, self.constant("atoms", self.spec.atoms), name=name)
 
     def _action(self) -> None:
         actions, outputs = self.spec.actions, output_name(self.spec)

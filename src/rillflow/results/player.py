@@ -34,7 +34,8 @@ class Player:
         self._policy: Any = make_actor(trained.spec, seed)
         self._policy.set_weights(trained.weights)
         self._recurrent, self._greedy = trained.spec.recurrent, greedy
-        self._options = {"epsilon": EPSILON} if trained.spec.head == "q" else {}
+        at_random = trained.spec.head == "q" and not trained.spec.noisy
+        self._options = {"epsilon": EPSILON} if at_random else {}
         self._memory: Array | None = None
 
     def act(self, obs: Array, starts: Array) -> Array:

@@ -16,6 +16,7 @@ from rillflow.files import whole_file
 from rillflow.results.mp4_writer import write_mp4
 from rillflow.results.optional_libraries import needs
 from rillflow.results.player import Player
+from rillflow.results.policy_of import HasPolicy, policy_of
 from rillflow.results.rendering import Frame, Rendered, open_rendered
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Shot(NamedTuple):
 
 
 def record(
-    trained: Trained,
+    trained: Trained | HasPolicy,
     path: str | Path,
     episodes: int = 1,
     *,
@@ -66,11 +67,12 @@ def record(
     check_count("max_steps", max_steps)
     if fps is not None and not 0 < fps <= 1000:
         raise BuildError(f"fps must be above 0 and at most 1000, got {fps!r}.")
+    policy: Trained = policy_of(trained)
     write = _write_gif if path.suffix.lower() == ".gif" else write_mp4
     library = "PIL.Image" if write is _write_gif else "imageio_ffmpeg"
     needs(library, "video", f"a film in {path.suffix}")  # before playing, not after
-    with closing(open_rendered(trained, seed)) as rendered, whole_file(path) as part:
-        player = Player(trained, greedy=greedy, seed=seed)
+    with closing(open_rendered(policy, seed)) as rendered, whole_file(path) as part:
+        player = Player(policy, greedy=greedy, seed=seed)
         shots = (shot for _ in range(episodes) for shot in play(rendered, player, max_steps))
         cuts: list[bool] = []
         write(part, _frames(shots, cuts), rendered.fps if fps is None else fps)

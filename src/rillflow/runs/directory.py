@@ -3,7 +3,8 @@
 RUN/run.json        what was asked for: algorithm, environment, settings, limits, versions, machine;
                     and the run's id, which stands in each of its checkpoints, too
 RUN/graph.json      the dataflow, and graph.svg its picture
-RUN/metrics.jsonl   a line for each result of training; of more than ten thousand, for some of them
+RUN/metrics.jsonl   a line for each result; of a fast run for a few a second, of more than ten
+                    thousand for some of them
 RUN/status.json     the run now, replaced about once a second
 RUN/machine.jsonl   processors, memory and GPUs that it took, every few seconds
 RUN/policy.npz      the policy, as `Trained.save` writes it, renewed with each checkpoint;
@@ -11,6 +12,7 @@ RUN/policy.npz      the policy, as `Trained.save` writes it, renewed with each c
 RUN/best_policy.npz the best so far, by evaluation or else by training; best_policies/ of several
                     agents
 RUN/curve.png       its learning curve
+RUN/films/          films of episodes, of a run with `record_every`
 RUN/checkpoints/    what a run goes on from, whatever becomes of the other files
 RUN/.lock           held while a process writes here
 """

@@ -87,11 +87,11 @@ class Players(ABC):
     """Plays one evaluation after the other."""
 
     @abstractmethod
-    def begin(self, weights: Weights) -> None:
+    def begin(self, weights: Any) -> None:
         """Play with these weights, which nobody changes."""
 
     @abstractmethod
-    def outcome(self, patience: float = 0.0) -> Played | Exception | None:
+    def outcome(self, patience: float = 0.0) -> Any:
         """What came of it; None: nothing yet, also after so many seconds."""
 
     def close(self) -> None:  # noqa: B027 - one that has nothing need not
@@ -102,15 +102,15 @@ class Here(Players):
     """The driver plays, at once.
 
     Args:
-        task: what to play.
+        evaluator: who plays.
         watch: called before each step; what it raises ends the evaluation, as `outcome`.
     """
 
-    def __init__(self, task: Task, watch: Watch = int) -> None:
-        self._evaluator, self._watch = Evaluator(task), watch
-        self._found: Played | Exception | None = None
+    def __init__(self, evaluator: Any, watch: Watch = int) -> None:
+        self._evaluator, self._watch = evaluator, watch
+        self._found: Any = None
 
-    def begin(self, weights: Weights) -> None:
+    def begin(self, weights: Any) -> None:
         """Play now."""
         try:
             with _same_random_numbers():
@@ -118,7 +118,7 @@ class Here(Players):
         except Exception as error:
             self._found = error
 
-    def outcome(self, patience: float = 0.0) -> Played | Exception | None:
+    def outcome(self, patience: float = 0.0) -> Any:
         """What came of it: it is over."""
         found, self._found = self._found, None
         return found
@@ -128,26 +128,26 @@ class Beside(Players):
     """A process plays, and a thread waits for it; what fails or hangs is replaced the next time.
 
     Args:
-        task: what to play.
+        actors: the one who plays.
         limit: seconds for one evaluation; 0: for ever; None: by what was measured.
     """
 
-    def __init__(self, task: Task, limit: float | None = None) -> None:
-        self._actors = Actors.of(Evaluator, 1, task, name="evaluator")
+    def __init__(self, actors: Actors, limit: float | None = None) -> None:
+        self._actors = actors
         self._limit = limit
         self._slowest = 0.0
         self._run: Run[Any] | None = None
         self._thread: threading.Thread | None = None
-        self._found: Played | Exception | None = None
+        self._found: Any = None
 
-    def begin(self, weights: Weights) -> None:
+    def begin(self, weights: Any) -> None:
         """Have the process play."""
         self._thread = threading.Thread(
             target=self._play, args=(weights,), name="evaluation", daemon=True
         )
         self._thread.start()
 
-    def outcome(self, patience: float = 0.0) -> Played | Exception | None:
+    def outcome(self, patience: float = 0.0) -> Any:
         """What came of it, if the process has answered."""
         if self._thread is None:
             return None
@@ -164,15 +164,16 @@ class Beside(Players):
             return max(_AT_LEAST, _SLOWER * self._slowest)
         return self._limit or None
 
-    def _play(self, weights: Weights) -> None:
+    def _play(self, weights: Any) -> None:
         """In the thread."""
+        name = f"{self._actors.name}-0"
         try:
             if self._run is None:
                 flow = from_actors(self._actors).gather_sync()
                 self._run = flow.run("local", on_failure="raise")
-                _within(_START, self._run, "is_ready")
+                _within(_START, self._run, "is_ready", name=name)
             began = time.monotonic()
-            self._found = _within(self.limit, self._run, "play", weights)
+            self._found = _within(self.limit, self._run, "play", weights, name=name)
             self._slowest = max(self._slowest, time.monotonic() - began)
         except Exception as error:
             self._found = error
@@ -196,11 +197,39 @@ class Beside(Players):
 def players_for(task: Task, engine: str, limit: float | None, watch: Watch) -> Players:
     """Who plays next to a run on this engine."""
     if engine == "sim" or not hasattr(os, "pidfd_open"):  # no processes of ours, but on Linux
-        return Here(task, watch)
-    return Beside(task, limit)
+        return Here(Evaluator(task), watch)
+    return Beside(Actors.of(Evaluator, 1, task, name="evaluator"), limit)
 
 
-def _within(seconds: float | None, run: Run[Any], method: str, *arguments: Any) -> Any:
+class FilmActor:
+    """Films in a process of its own, one film after the other."""
+
+    def __init__(self, filmer: Any) -> None:
+        self.filmer = filmer
+
+    def play(self, order: Any) -> str:
+        """One film."""
+        return str(self.filmer.play(order))
+
+    def is_ready(self) -> bool:
+        """Whether the process is there."""
+        return True
+
+    def next(self) -> None:
+        """There are no items: it is only called."""
+        raise EndOfStream
+
+
+def film_players_for(filmer: Any, engine: str) -> Players:
+    """Who films next to a run on this engine."""
+    if engine == "sim" or not hasattr(os, "pidfd_open"):
+        return Here(filmer)
+    return Beside(Actors.of(FilmActor, 1, filmer, name="filmer"))
+
+
+def _within(
+    seconds: float | None, run: Run[Any], method: str, *arguments: Any, name: str = "evaluator-0"
+) -> Any:
     """Ask the process; one that does not answer in time is ended."""
     late = threading.Event()
 
@@ -212,7 +241,7 @@ def _within(seconds: float | None, run: Run[Any], method: str, *arguments: Any) 
     timer.daemon = True
     timer.start()
     try:
-        return run.call("evaluator-0", method, *arguments)
+        return run.call(name, method, *arguments)
     except Exception:
         if late.is_set():
             raise RunError(f"no answer in {seconds:g} s") from None

@@ -13,6 +13,7 @@ from rillflow.runs.best_policy import EPISODES, BestPolicy, Score
 from rillflow.runs.callbacks import Callbacks
 from rillflow.runs.evaluations import Evaluations, GivenUp, PolicyEvaluation
 from rillflow.runs.evaluator import players_for
+from rillflow.runs.films import Films, films_of
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.learned import Learned
 from rillflow.runs.limits import reached
@@ -40,6 +41,7 @@ class FollowUp:
         callbacks: of the user.
         evaluations: of the run; None: there are none.
         directory: of the run, for its summary.
+        films: of the run; None: there are none.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class FollowUp:
         callbacks: Callbacks,
         evaluations: Evaluations | None,
         directory: RunDirectory | None,
+        films: Films | None = None,
     ) -> None:
+        self.films = films
         self.run, self.best, self.callbacks, self.evaluations = run, best, callbacks, evaluations
         self._progress, self._weights, self._directory = progress, learned.weights, directory
         self._episodes: list[dict[str, Any]] = []
@@ -79,6 +83,8 @@ class FollowUp:
             found = self.evaluations.after_step(int(row["steps"]))
             if found is not None:
                 row = {**row, **self._judged(found)}
+        if self.films is not None:
+            self.films.after_step(int(row["steps"]))
         if len(self._progress.returns) >= EPISODES:
             score = Score("training", row["return"], int(row["steps"]))
             self.best.consider(score, self._weights)
@@ -122,15 +128,17 @@ class FollowUp:
         Nobody is waited for if the user hurries, or an evaluation has ended the run.
         """
         row = ending.row
-        if self.evaluations is None or row is None or ending.state != "finished" or ending.hurry:
-            return []
-        if "eval_return" in reached(self.run.until, row):
-            return []
-        plain = {name: value for name, value in row.items() if "eval_" not in name}
 
         def wanted() -> bool:
             return interrupts is None or not interrupts.wished
 
+        if row is None or ending.state != "finished" or ending.hurry:
+            return []
+        if self.films is not None:
+            self.films.finish(int(row["steps"]), wanted)
+        if self.evaluations is None or "eval_return" in reached(self.run.until, row):
+            return []
+        plain = {name: value for name, value in row.items() if "eval_" not in name}
         rows = []
         for found in self.evaluations.finish(int(row["steps"]), wanted):
             rows.append(
@@ -149,12 +157,15 @@ class FollowUp:
             "evaluation": evaluations,
             "best": self.best.facts(),
             "callbacks": self.callbacks.facts(),
+            **({} if self.films is None else {"films": self.films.facts()}),
         }
 
     def close(self, row: Row | None) -> None:
         """End whoever plays, write what is not written, and sum up the run with its last row."""
         if self.evaluations is not None:
             self.evaluations.close()
+        if self.films is not None:
+            self.films.close()
         self.best.save(quiet=sys.exc_info()[0] is not None)
         if self._directory is None or row is None:
             return
@@ -179,6 +190,7 @@ def followed(
     interrupts: Interrupts | None,
     callbacks: Callbacks | None,
     seen: TrainingRun | None = None,
+    record_every: int | None = None,
 ) -> FollowUp:
     """Whoever follows the results of a job's run; nothing is started."""
     directory = None if checkpointer is None else checkpointer.directory
@@ -194,10 +206,16 @@ def followed(
         task = learned.task(job.config.eval_episodes)
         players = players_for(task, job.engine_name, job.config.eval_timeout, watch)
         evaluations = Evaluations(job.config, players, learned.weights, progress.steps)
+    films = None
+    if record_every is not None and directory is not None:
+        films = films_of(
+            record_every, *learned.shape(), job.engine_name, directory.path,
+            weights=learned.weights, steps=progress.steps,
+        )  # fmt: skip
     if seen is None:
         seen = TrainingRun(job.config, job.until, None if directory is None else directory.path)
     seen.begins(learned, best, run, interrupts)
     found = callbacks or Callbacks()
-    follow = FollowUp(seen, progress, best, learned, found, evaluations, directory)
+    follow = FollowUp(seen, progress, best, learned, found, evaluations, directory, films)
     add_facts(run, follow.facts)
     return follow

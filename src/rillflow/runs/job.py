@@ -21,6 +21,7 @@ from rillflow.rl.workers import Workers
 from rillflow.runs.callbacks import Callbacks
 from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.few_rows import FewRows
+from rillflow.runs.films import check_films
 from rillflow.runs.follow_up import followed
 from rillflow.runs.history import History
 from rillflow.runs.interrupts import Interrupts
@@ -104,6 +105,7 @@ def run_job(
     checkpoint: Checkpoint | None = None,
     callbacks: Callbacks | None = None,
     seen: TrainingRun | None = None,
+    record_every: int | None = None,
 ) -> Outcome:
     """Train until a limit is reached, `stop(row)` says so, or the user does.
 
@@ -118,7 +120,10 @@ def run_job(
         checkpoint: one of the checkpointer's, to go on from.
         callbacks: the user's.
         seen: the run as the user has it; by default a new one, for callbacks.
+        record_every: steps between two films of the policy, in the checkpointer's directory.
     """
+    if record_every is not None:
+        check_films(record_every, job.config, job.agents)
     workers, flow = job.build() if built is None else built
     told = Listeners(listeners)
     progress, history, few = Progress(), History(), FewRows()
@@ -135,7 +140,9 @@ def run_job(
             on_row(row)
 
     learned = Learned(workers, run, history.rows)
-    follow = followed(job, learned, run, progress, checkpointer, interrupts, callbacks, seen)
+    follow = followed(
+        job, learned, run, progress, checkpointer, interrupts, callbacks, seen, record_every
+    )
     with _failures_told(told, few):
         with ExitStack() as at_the_end, run, Waits(run, interrupts) as waits:
             at_the_end.callback(lambda: follow.close(history.newest))

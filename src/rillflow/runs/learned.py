@@ -82,6 +82,11 @@ class Learned:
             found[name] = load_policy(file, model)[1]
         return found
 
+    def shape(self) -> tuple[Any, Any]:
+        """Settings and spec of the one policy."""
+        own = self._workers[DEFAULT_POLICY]
+        return own.config, own.spec
+
     def task(self, episodes: int) -> Task:
         """To play with these policies in so many episodes."""
         shapes = {name: (own.config, own.spec) for name, own in self._workers.items()}

@@ -44,6 +44,7 @@ def run(
     checkpoint_seconds: float | None = 60.0,
     checkpoint_steps: int | None = None,
     keep: int = 3,
+    record_every: int | None = None,
     callbacks: Iterable[Callback] = (),
     on_result: Callback | None = None,
     on_episode: Callback | None = None,
@@ -81,6 +82,7 @@ def run(
         checkpoint_seconds: between two checkpoints; None: not by time.
         checkpoint_steps: steps between two checkpoints; None: not by steps.
         keep: how many checkpoints to keep.
+        record_every: steps between two films of an episode, in the run's directory.
         callbacks: functions that hear of the run and may end it.
         on_result: one of them, of any name; so are the next three.
         on_episode: called with each episode that ended.
@@ -104,8 +106,10 @@ def run(
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
         keep=keep,
+        record_every=record_every,
     ).check(has_directory=run_dir is not None)
     job = job_of_flow(flow, workers, checked(until), seed, engine, settings)
+    options.check_job(job)
     begin_with(workers, init_from)
     built = workers, flow
     directory = None

@@ -44,6 +44,7 @@ def resume(
     checkpoint_seconds: float | None = 60.0,
     checkpoint_steps: int | None = None,
     keep: int = 3,
+    record_every: int | None = None,
     callbacks: Iterable[Callback] = (),
     on_result: Callback | None = None,
     on_episode: Callback | None = None,
@@ -74,6 +75,7 @@ def resume(
         checkpoint_seconds: between two checkpoints; None: not by time.
         checkpoint_steps: steps between two checkpoints; None: not by steps.
         keep: how many checkpoints to keep.
+        record_every: steps between two films of an episode, in the run's directory.
         callbacks: functions that hear of the run and may end it.
         on_result: one of them, of any name; so are the next three.
         on_episode: called with each episode that ended.
@@ -102,6 +104,7 @@ def resume(
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
         keep=keep,
+        record_every=record_every,
         adopt=adopt,
     )
     limits = None if until is None else checked(until)
@@ -116,6 +119,7 @@ def resume(
         else:
             job = job_of(directory, limits, engine, settings, trust)
             built = None
+        options.check_job(job)
         with checkpointer_for(options, directory) as checkpointer:
             said = finished_already(directory, checkpointer.newest(), job.until)
         if said is None:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from rillflow.errors import BuildError
 from rillflow.runs.callbacks import Callbacks
+from rillflow.runs.films import check_films
+from rillflow.runs.job import Job
 
 _NEED_FILES = {
     "view": "view=True shows the files of a run",
     "tensorboard": "tensorboard=True writes into the directory of a run",
     "wandb": "wandb=... writes into the directory of a run",
+    "record_every": "record_every=... films into the directory of a run",
     "checkpoint_steps": "checkpoint_steps=... saves into the directory of a run",
 }
 
@@ -33,6 +36,7 @@ class RunOptions:
     checkpoint_seconds: float | None = 60.0
     checkpoint_steps: int | None = None
     keep: int = 3
+    record_every: int | None = None
     adopt: bool = False
 
     def check(self, *, has_directory: bool) -> RunOptions:
@@ -50,3 +54,8 @@ class RunOptions:
                 "directory, run_dir='runs/my-run'."
             )
         return self
+
+    def check_job(self, job: Job) -> None:
+        """Refuse what this job cannot be given, before anything is written."""
+        if self.record_every is not None:
+            check_films(self.record_every, job.config, job.agents)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import shutil
+import sys
 import warnings
 import weakref
 from contextlib import ExitStack
@@ -136,6 +137,8 @@ class _Around:
             self.run.url = opened_view(options, directory, stack)
             listeners = loggers_for(options, directory)
         self._shows = shows(options.progress, self.run, blocking=options.wait)
+        if self.run.url is not None and not self._shows:
+            print(f"view it at {self.run.url}", file=sys.stderr, flush=True)
         built, self._built = self._built, None  # what it was made of may go when it is over
         run_job(
             self.job,
@@ -147,6 +150,7 @@ class _Around:
             checkpoint=checkpoint,
             callbacks=options.callbacks,
             seen=self.run,
+            record_every=options.record_every,
         )
 
     def _leave_directory(self, directory: RunDirectory) -> None:

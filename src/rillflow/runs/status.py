@@ -28,7 +28,7 @@ import socket
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakMethod
 
 from rillflow.scheduler.ledger import Balance
 from rillflow.scheduler.report import overdue
@@ -43,12 +43,17 @@ _TRIES = 20
 _Members = frozenset[tuple[str, int, str, bool]]
 _Pids = tuple[_Members, dict[str, int]]
 _known_pids: WeakKeyDictionary[Run[Any], _Pids] = WeakKeyDictionary()
-_more: WeakKeyDictionary[Run[Any], Callable[[], Json]] = WeakKeyDictionary()
+_more: WeakKeyDictionary[Run[Any], WeakMethod[Callable[[], Json]]] = WeakKeyDictionary()
 
 
 def add_facts(run: Run[Any], facts: Callable[[], Json]) -> None:
-    """What whoever drives a run has to say of it: asked for with each status, from any thread."""
-    _more[run] = facts
+    """What whoever drives a run has to say of it: asked for with each status, from any thread.
+
+    Args:
+        run: of which there is more to say.
+        facts: a method; it is not kept alive, for whoever it belongs to knows the run.
+    """
+    _more[run] = WeakMethod(facts)
 
 
 def snapshot(run: Run[Any], *, state: str | None = None, error: object = None) -> Json:
@@ -83,7 +88,8 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
         state = told.get(run.state, "running")
     if error is not None:
         state = "failed"
-    facts = _more.get(run)
+    more = _more.get(run)
+    facts = None if more is None else more()
     resources = _resources(stats, scheduler)
     return {
         "format": 1,

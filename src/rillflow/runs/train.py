@@ -44,6 +44,7 @@ def train(
     checkpoint_seconds: float | None = 60.0,
     checkpoint_steps: int | None = None,
     keep: int = 3,
+    record_every: int | None = None,
     callbacks: Iterable[Callback] = (),
     on_result: Callback | None = None,
     on_episode: Callback | None = None,
@@ -81,6 +82,7 @@ def train(
         checkpoint_seconds: between two checkpoints; None: not by time.
         checkpoint_steps: steps between two checkpoints; None: not by steps.
         keep: how many checkpoints to keep.
+        record_every: steps between two films of an episode, in the run's directory.
         callbacks: functions called `on_result`, `on_episode`, `on_evaluation` or `on_checkpoint`,
             which hear of that and may end the run; see the page on evaluation and callbacks.
         on_result: the same for one function of any name; so are the next three.
@@ -88,7 +90,7 @@ def train(
         on_evaluation: called with each evaluation.
         on_checkpoint: called with each checkpoint that was written.
         on_progress: called with each row of the history; what it raises ends the run.
-        settings: fields of the algorithm's `Config`, such as `num_workers`, `lr`, `model`, `loss`.
+        settings: fields of the algorithm's `Config`, such as `num_workers`, `lr` and `model`.
     """
     limits = checked(until)
     module = find_algorithm(algorithm)
@@ -109,11 +111,13 @@ def train(
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
         keep=keep,
+        record_every=record_every,
     ).check(has_directory=run_dir is not None)
     agents = assigned(config, policies, by_default=None)
     config = with_copies(config, agents, settings)
     name = algorithm if isinstance(algorithm, str) else module.name
     job = Job(name, module, config, limits, seed, engine, agents)
+    options.check_job(job)
     built = job.build()  # a mistake is told before anything is written
     begin_with(built[0], init_from)
     directory = None

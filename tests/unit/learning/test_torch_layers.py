@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from rillflow.algorithms import sac, td3
+from rillflow.algorithms import ddpg, sac, td3
 from rillflow.learning.torch_learner import TorchLearner
 from rillflow.learning.torch_modules import TorchModules, resting
 
@@ -37,7 +37,7 @@ def _gradients(m: TorchModules, results: Any) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("hidden", [(), (7,), (8, 6)])
-@pytest.mark.parametrize("module", [sac, td3], ids=["sac", "td3"])
+@pytest.mark.parametrize("module", [sac, td3, ddpg], ids=["sac", "td3", "ddpg"])
 def test_results_and_gradients_are_those_of_autograd(
     module: Any, hidden: tuple[int, ...], activation: str
 ) -> None:
@@ -46,7 +46,7 @@ def test_results_and_gradients_are_those_of_autograd(
 
     def found() -> list[torch.Tensor]:
         m.draw_from(np.random.default_rng(0))
-        if module is td3:
+        if module is not sac:
             return _gradients(m, [m.q(obs, m.actor(obs))])
         actions, logp = m.actor.sample(obs)
         return _gradients(m, [actions, logp, m.q(obs, actions)])

@@ -35,6 +35,7 @@ def mlp_specs(draw: st.DrawFn, head: str | None = None) -> PolicySpec:
     head = head or draw(st.sampled_from(["actor_critic", "q"]))
     discrete = st.integers(1, 7).map(spaces.Discrete)
     several = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(spaces.MultiDiscrete)
+    atoms = head == "q" and draw(st.booleans())
     boxes = st.integers(1, 4).map(lambda n: spaces.Box(-1, 1, (n,), np.float32))
     return make_spec(
         spaces.Box(-4, 12, shape, np.float32),
@@ -44,6 +45,10 @@ def mlp_specs(draw: st.DrawFn, head: str | None = None) -> PolicySpec:
         head=head,
         shared=draw(st.booleans()),
         dueling=head == "q" and draw(st.booleans()),
+        num_atoms=draw(st.integers(2, 9)) if atoms else 1,
+        v_min=-3.0 if atoms else None,
+        v_max=5.0 if atoms else None,
+        noisy=draw(st.sampled_from([0.0, 0.5])) if head == "q" else 0.0,
         scale_observations=draw(st.booleans()),
     )
 

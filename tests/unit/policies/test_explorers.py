@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rillflow.algorithms import apex, dqn, sac, td3
+from rillflow.algorithms import apex, apex_ddpg, ddpg, dqn, sac, td3
 from rillflow.policies.explorers import (
     EpsilonGreedy,
     Gaussian,
@@ -83,7 +83,7 @@ def test_the_first_steps_of_all_workers_together_are_random(explorer: Any) -> No
     assert logp.shape == (2000,)
 
 
-@pytest.mark.parametrize(("algorithm", "steps"), [(sac, 700), (td3, 700)])
+@pytest.mark.parametrize(("algorithm", "steps"), [(sac, 700), (td3, 700), (ddpg, 700)])
 def test_continuous_algorithms_begin_at_random(algorithm: Any, steps: int) -> None:
     assert algorithm.Config(learning_starts=steps).explorer().random_first == steps
 
@@ -103,6 +103,22 @@ def test_workers_of_apex_have_rates_of_their_own() -> None:
     found = [rate(Place(i, 3), steps) for i in range(3) for steps in (0, 10**6)]
     assert found == pytest.approx([0.4, 0.4, 0.4**4.5, 0.4**4.5, 0.4**8, 0.4**8])
     assert rate(Place(), 0) == 0.4
+
+
+def test_workers_of_apex_ddpg_have_noise_of_their_own() -> None:
+    """0.4 to the power of 1, 4.5 and 8, counted from the first worker, of either kind of noise."""
+    for noise in ("gaussian", "ornstein_uhlenbeck"):
+        explorer = apex_ddpg.Config(noise=noise).explorer()
+        moved = []
+        for worker in range(3):
+            exploring = explorer.begin(SPEC, Place(worker, 3))
+            exploring.start(10**6)
+            actions, _, _ = exploring.act(Policy(Ones()), OBS, ~NO)
+            moved.append(float(actions[0, 0]))
+        assert moved == pytest.approx([0.4, 0.4**4.5, 0.4**8], rel=1e-5)
+        exploring = explorer.begin(SPEC, Place())
+        exploring.start(10**6)
+        assert exploring.act(Policy(Ones()), OBS, ~NO)[0][0, 0] == pytest.approx(0.4)
 
 
 def test_rates_of_dqn_fall_by_the_steps_of_all_workers() -> None:

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
                     f"{request.algorithm} on {request.env}, engine {job.engine_name}, "
                     f"seed {job.seed}, into {directory}"
                 )
-                lines = title, *request.tuned, f"if resumed: {MEANING[level]}"
+                lines = title, *request.tuned, *job.config.notes, f"if resumed: {MEANING[level]}"
                 return Training(options, job, directory, lines, level, callbacks).run(built)
             finally:
                 if not last_row(directory.metrics):  # it never began: nothing to keep
@@ -156,6 +156,7 @@ class Training:
                     checkpointer=checkpointer,
                     checkpoint=checkpointer.newest() if resumed else None,
                     callbacks=self.callbacks,
+                    record_every=self.options.record_every,
                 )
             except KeyboardInterrupt:
                 began = bool(last_row(self.directory.metrics))

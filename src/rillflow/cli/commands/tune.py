@@ -160,10 +160,9 @@ def _search(
         search.hear(member, event)
         shown.hear(member, event)
 
-    runs = SideBySide(at_once, hear, shown.tick)
-    search.stopping = lambda: runs.wishes > 0
     shown.search = search
-    with shown:
+    with SideBySide(at_once, hear, shown.tick) as runs, shown:
+        search.stopping = lambda: runs.wishes > 0
         runs.run(search.members(options.trials))
     code = _conclude(search, given, directory, stopped=bool(runs.wishes))
     return 128 + runs.signal if runs.wishes else code

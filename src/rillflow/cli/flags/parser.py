@@ -91,13 +91,22 @@ class _Help(argparse.HelpFormatter):
         return f"{', '.join(action.option_strings)} {value}"
 
 
+_SUFFIXES = {"k": 1000, "m": 1_000_000}
+
+
 def whole(least: int) -> Callable[[str], int]:
-    """A type of argparse: a whole number from `least` on."""
+    """A type of argparse: a whole number from `least` on.
+
+    >>> whole(1)("20k"), whole(0)("1_000"), whole(1)("1.5m")
+    (20000, 1000, 1500000)
+    """
 
     def parse(text: str) -> int:
         try:
-            value = int(text.replace("_", ""))
-        except ValueError:
+            plain = text.replace("_", "").lower()
+            by = _SUFFIXES.get(plain[-1:], 1)
+            value = int(plain) if by == 1 else round(float(plain[:-1]) * by)
+        except (ValueError, OverflowError):
             value = least - 1
         if value < least:
             raise argparse.ArgumentTypeError(
@@ -116,4 +125,15 @@ def positive(text: str) -> float:
         value = 0.0
     if not value > 0:
         raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}")
+    return value
+
+
+def part(text: str) -> float:
+    """A type of argparse: a number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {text!r}")
     return value

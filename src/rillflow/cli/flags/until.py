@@ -9,13 +9,15 @@ from rillflow.cli.output.error_messages import Usage
 from rillflow.runs.limits import DEFAULT, LIMITS, allowed, kind_of, unknown
 
 _SUFFIXES = {"k": 1e3, "m": 1e6}
+_STEPS = 1000
+"""a number alone is one of steps; one below this is asked about, for it may be meant as a return"""
 
 
 def parse_until(given: Sequence[str]) -> dict[str, float]:
-    """The limits; a run ends when it reaches any of them.
+    """The limits; a run ends when it reaches any of them. A number alone is one of steps.
 
-    >>> parse_until(["return=475", "steps=400k"])
-    {'return': 475, 'steps': 400000}
+    >>> parse_until(["return=475", "steps=400k"]), parse_until(["50k"])
+    ({'return': 475, 'steps': 400000}, {'steps': 50000})
     """
     found: dict[str, float] = {}
     wrong: list[str] = []
@@ -23,8 +25,12 @@ def parse_until(given: Sequence[str]) -> dict[str, float]:
         name, equals, text = part.partition("=")
         name, number = name.strip(), _number(text)
         if not equals:
-            hint = f": steps={part}, or return={part}?" if _number(part) is not None else ""
-            wrong.append(f"{part!r} is not of the form name=number{hint}")
+            steps = _number(part)
+            if steps is not None and steps >= _STEPS:
+                found["steps"] = steps
+            else:
+                hint = "" if steps is None else f": steps={part}, or return={part}?"
+                wrong.append(f"{part!r} is not of the form name=number{hint}")
         elif name not in LIMITS:
             wrong.append(unknown(name).replace("unknown limit", "there is no limit"))
         elif number is None or not allowed(name, number):

@@ -141,7 +141,8 @@ class EachInTable(Shown):
             table.add_row(*_cells(member)[: 6 if wide else 4])
         more = [f"{len(began) - most} above, not shown"] if len(began) > most else []
         more += [f"{waiting} waiting"] if waiting else []
-        dim = [Text(line, style="dim", no_wrap=True) for line in (*more, *self.notes)]
+        dim = [Text(line, style="dim", no_wrap=True) for line in more]
+        dim += [Text(line, style="dim", overflow="fold") for line in self.notes]  # addresses
         return Group(Text(self.title, style="bold"), table, *dim)
 
 

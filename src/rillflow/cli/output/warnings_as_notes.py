@@ -25,5 +25,6 @@ def notes_as_lines() -> Iterator[None]:
         # libraries warn their developers; users are told what is meant for them
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", PendingDeprecationWarning)
+        warnings.simplefilter("ignore", ResourceWarning)
         warnings.showwarning = show
         yield

@@ -114,6 +114,40 @@ def entropy_categorical(logits: X) -> X:
     return framework(logits).entropy_categorical(logits)
 
 
+def uniform_entropy(mask: Numbers) -> Numbers:
+    """Entropy of a uniform choice among what is allowed: the largest that there is (Shannon 1948).
+
+        H = log(how many a are allowed)
+
+    Args:
+        mask: booleans [..., A]; where nothing is allowed there is no choice, and no entropy.
+
+    Returns:
+        The entropies [...]; constants.
+    """
+    entropies: Numbers = framework(mask).uniform_entropy(mask)
+    return entropies
+
+
+def soft_value(logits: X, q: Numbers, alpha: Numbers) -> X:
+    """What discrete actions are worth together, their entropy included (Christodoulou 2019,
+    arXiv:1910.07207).
+
+        v = sum_a p(a) * (q(a) - alpha * log p(a)),    p = softmax(logits)
+
+    An action that is never taken adds nothing.
+
+    Args:
+        logits: [..., A]; gradients flow through them alone.
+        q: q values; constants, the shape of `logits`.
+        alpha: what entropy is worth; one number.
+
+    Returns:
+        The values [...].
+    """
+    return framework(logits).soft_value(logits, q, alpha)
+
+
 def entropy_gaussian(log_std: X) -> X:
     """Entropy of Gaussian distributions with independent components (Shannon 1948).
 

@@ -14,6 +14,7 @@ import numpy as np
 from rillflow.learning.losses.checks_in_numpy import (
     FLOAT,
     array_of,
+    check_bools,
     check_floats,
     check_floats_alike,
 )
@@ -100,6 +101,27 @@ def entropy_categorical(logits: Given) -> Any:
     logp[p == 0] = 0  # 0 * log(0) is 0 here
     entropy = -np.add.reduce(p * logp, 0)
     return node(entropy.T, logits, lambda g: (p * (logp + entropy) * -_turned(g)).T)
+
+
+def uniform_entropy(mask: Array) -> Array:
+    """`policy.uniform_entropy`."""
+    check_bools("uniform_entropy", mask=mask)
+    check_last_dim("uniform_entropy", mask=mask)
+    entropies: Array = np.log(np.maximum(np.count_nonzero(mask, -1), 1), dtype=np.float32)
+    return entropies
+
+
+def soft_value(logits: Given, q: Given, alpha: float) -> Any:
+    """`policy.soft_value`."""
+    _check_rows("soft_value", logits=logits, q=q)
+    logp = _log_softmax(array_of(logits).T)
+    p = np.exp(logp)
+    never = p == 0
+    logp[never] = 0
+    worth = array_of(q).T - alpha * logp
+    worth[never] = 0
+    value = np.add.reduce(p * worth, 0)
+    return node(value.T, logits, lambda g: (p * (worth - value) * _turned(g)).T)
 
 
 def entropy_gaussian(log_std: Given) -> Any:

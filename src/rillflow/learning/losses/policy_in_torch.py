@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rillflow.learning.losses.reduce_in_torch import masked_mean
 from rillflow.policies.shape_checks import check_last_dim, check_positive, check_same_shape
-from rillflow.policies.tensor_checks import check_floats
+from rillflow.policies.tensor_checks import check_bools, check_floats
 
 
 def policy_gradient_loss(logp: Tensor, advantages: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -72,6 +72,25 @@ def entropy_categorical(logits: Tensor) -> Tensor:
     logp = logits.log_softmax(-1)
     p = logp.exp()
     return -(p * logp.masked_fill(p == 0, 0)).sum(-1)
+
+
+def uniform_entropy(mask: Tensor) -> Tensor:
+    """`policy.uniform_entropy`."""
+    check_bools("uniform_entropy", mask=mask)
+    check_last_dim("uniform_entropy", mask=mask)
+
+    return mask.sum(-1).clamp(min=1).float().log()
+
+
+def soft_value(logits: Tensor, q: Tensor, alpha: Tensor | float) -> Tensor:
+    """`policy.soft_value`."""
+    check_floats("soft_value", logits=logits, q=q)
+    check_last_dim("soft_value", logits=logits)
+    check_same_shape("soft_value", logits=logits, q=q)
+
+    logp = logits.log_softmax(-1)
+    p = logp.exp()
+    return (p * (q.detach() - alpha * logp).masked_fill(p == 0, 0)).sum(-1)
 
 
 def entropy_gaussian(log_std: Tensor) -> Tensor:

@@ -143,6 +143,19 @@ def double_q_td_error(
     )
 
 
+def q_of_taken(q: X, actions: Numbers) -> X:
+    """The q values of the actions that were taken.
+
+    Args:
+        q: q values [..., A].
+        actions: integers [...].
+
+    Returns:
+        The values [...].
+    """
+    return framework(q).q_of_taken(q, actions)
+
+
 def huber_loss(errors: X, weights: Numbers | None = None, mask: Numbers | None = None) -> X:
     """The loss of q learning from prioritized replay (Schaul et al. 2015, arXiv:1511.05952).
 

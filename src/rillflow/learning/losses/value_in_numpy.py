@@ -181,6 +181,26 @@ def double_q_td_error(
     return _td_error(where, q_tm1, a_tm1, r_t, discount_t, following[_at(best)], rescaling)
 
 
+def q_of_taken(q: Given, actions: Array) -> Any:
+    """`value.q_of_taken`."""
+    x, a = array_of(q), array_of(actions)
+    if type(actions) is not np.ndarray or not (
+        x.dtype is FLOAT and x.size and a.dtype.kind == "i" and a.shape == x.shape[:-1]
+    ):
+        check_floats("q_of_taken", q=q)
+        check_ints("q_of_taken", actions=actions)
+        check_last_dim("q_of_taken", q=x)
+        check_shape("q_of_taken", x.shape[:-1], "q without actions", actions=a)
+    at = _at(a)
+
+    def pull(g: Any) -> Array:
+        whole: Array = np.zeros_like(x)
+        whole[at] = g
+        return whole
+
+    return node(x[at], q, pull)
+
+
 def dueling(value: Given, advantages: Given) -> Any:
     """`value.dueling`."""
     v, a = array_of(value), array_of(advantages)

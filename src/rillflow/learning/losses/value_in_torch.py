@@ -115,6 +115,15 @@ def _pick(q: Tensor, a: Tensor) -> Tensor:
     return q.gather(-1, a.long().unsqueeze(-1)).squeeze(-1)
 
 
+def q_of_taken(q: Tensor, actions: Tensor) -> Tensor:
+    """`value.q_of_taken`."""
+    check_floats("q_of_taken", q=q)
+    check_ints("q_of_taken", actions=actions)
+    check_last_dim("q_of_taken", q=q)
+    check_shape("q_of_taken", q.shape[:-1], "q without actions", actions=actions)
+    return _pick(q, actions)
+
+
 def huber_loss(errors: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
     """`value.huber_loss`."""
     check_floats("huber_loss", errors=errors)

@@ -57,6 +57,7 @@ def run_html(
     if stats is not None and stats.operators:
         parts.append(stats_html(stats))
     if graph is not None:
+        graph = graph.replace("<svg ", "<svg style='max-width:100%;height:auto' ", 1)
         parts.append(
             "<details><summary>dataflow</summary><div style='background:#fff;overflow-x:auto;"
             f"padding:6px'>{graph}</div></details>"

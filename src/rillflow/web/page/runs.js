@@ -260,11 +260,17 @@ function updateSettings() {
 
 function updateMachine() {
   const keys = wanted().filter((key) => machines[key] && (machines[key].time || []).length);
-  const newest = Math.max(...keys.map((key) => machines[key].time[machines[key].time.length - 1]));
-  const recent = keys.filter((key) => machines[key].time[machines[key].time.length - 1] > newest - 3600);
+  const firstOf = (key) => machines[key].time[0], lastOf = (key) => machines[key].time[machines[key].time.length - 1];
+  const newest = Math.max(...keys.map(lastOf));
+  // the run that was measured last, and those that ran at the same time as it, or as one of them
+  let oldest = newest, recent = [];
+  for (let before = -1; before < recent.length;) {
+    before = recent.length;
+    recent = keys.filter((key) => lastOf(key) >= oldest - 10 && lastOf(key) > newest - 3600);
+    oldest = Math.max(newest - 3600, Math.min(...recent.map(firstOf)));
+  }
   $("machine-card").hidden = !recent.length;
   if (!recent.length) return;
-  const oldest = Math.min(...recent.map((key) => machines[key].time.find((t) => t >= newest - 3600)));
   const short = newest - oldest < 180, unit = short ? 1 : 60;
   const line = (key, name, by) => pairs(machines[key].time.map((t) => (t - newest) / unit), (machines[key][name] || []).map((v) => (v === null || v === undefined ? v : v / by))).filter(([t]) => t >= -3600 / unit);
   const whole = (name, by) => {
@@ -282,9 +288,13 @@ function updateMachine() {
     ["GPU memory", "GiB", whole("gpu_memory", 2 ** 30), figure],
   ].filter(([, , series]) => series.some((one) => one.points.length > 1));
   $("machine-card").hidden = !charts.length;
-  keep($("machine"), charts, () => make("div", "", make("h3", "", make("span"), make("span", "aside")), make("div", "chart")), (node, [title, aside, series, form], i) => {
+  keep($("machine"), charts, () => make("div", "", make("h3", "", make("span"), make("span", "aside")), make("div", "chart")), (node, [title, aside]) => {
     put(node.children[0].children[0], title);
     put(node.children[0].children[1], aside);
+  });
+  // all are there now, so each has the width that it keeps
+  charts.forEach(([, , series, form], i) => {
+    const node = $("machine").children[i];
     plot(node.children[1], "m" + i, series, { xName: short ? "seconds" : "minutes", yFormat: form, xFormat: figure, zero: true });
   });
 }

@@ -78,8 +78,37 @@ def ensemble(*others: str, k: int = 3) -> Callable[[Random, Shape], dict[str, An
     return lambda random, shape: {"q": floats(random, k, *shape), **normal(*others)(random, shape)}
 
 
+def atoms(*others: str) -> Callable[[Random, Shape], dict[str, Any]]:
+    """Logits of five atoms for each of three actions [N, 3, 5]."""
+
+    def make(random: Random, shape: Shape) -> dict[str, Any]:
+        chances = np.exp(floats(random, *shape, 5))
+        made = {name: floats(random, *shape, 3, 5) for name in ("logits", "logits_tm1", "logits_t")}
+        made |= normal("r_t", "discount_t")(random, shape) | rows("q_t_selector", a=3)(
+            random, shape
+        )
+        made["a_tm1"] = random.integers(0, 3, shape)
+        made["target"] = chances / chances.sum(-1, keepdims=True)
+        return {name: made[name] for name in others}
+
+    return make
+
+
 TRACE = ("log_rhos", "r_t", "discount_t", "v_tm1", "v_t", "ended_t")
+
+
+def drawn(random: Random, shape: Shape) -> dict[str, Any]:
+    """Two critics' values of five actions for each of N observations, and of the data's."""
+    parts = {"q": (2, 5, *shape), "logp": (5, *shape), "q_data": (2, *shape)}
+    return {name: floats(random, *size) for name, size in parts.items()}
+
+
 CASES: dict[str, Case] = {
+    "advantage_weights": Case(normal("advantages"), options={"beta": 1.5, "most": 2.0}),
+    "expectile_loss": Case(normal("v", "target"), ("v",), {"tau": 0.7}),
+    "conservative_loss": Case(drawn, ("q", "q_data"), rank=1),
+    "repeated": Case(rows("x"), options={"times": 3}, rank=1),
+    "joined": Case(rows("a", "b"), rank=1),
     "policy_gradient_loss": Case(normal("logp", "advantages"), ("logp",), masked=True),
     "clipped_surrogate_loss": Case(
         normal("logp", "old_logp", "advantages"), ("logp",), {"clip": 0.2}, masked=True
@@ -88,6 +117,8 @@ CASES: dict[str, Case] = {
     "approximate_kl": Case(normal("logp", "old_logp"), ("logp",), masked=True),
     "entropy_bonus": Case(normal("entropy"), ("entropy",), masked=True),
     "entropy_categorical": Case(rows("logits"), ("logits",)),
+    "uniform_entropy": Case(lambda random, shape: {"mask": random.random((*shape, 4)) < 0.5}),
+    "soft_value": Case(rows("logits", "q"), ("logits",), {"alpha": 0.3}),
     "entropy_gaussian": Case(rows("log_std"), ("log_std",)),
     "kl_categorical": Case(rows("logits_p", "logits_q"), ("logits_p", "logits_q")),
     "kl_gaussian": Case(
@@ -113,6 +144,10 @@ CASES: dict[str, Case] = {
     "n_step_td_target": Case(normal("r_tn", "discount_tn", "v_tn")),
     "q_learning_td_error": Case(q_rows("q_t"), ("q_tm1",)),
     "double_q_td_error": Case(q_rows("q_t_target", "q_t_selector"), ("q_tm1",)),
+    "q_of_taken": Case(
+        lambda random, shape: rows("q")(random, shape) | {"actions": random.integers(0, 4, shape)},
+        ("q",),
+    ),
     "double_q_td_error rescaled": Case(
         q_rows("q_t_target", "q_t_selector"), ("q_tm1",), {"rescaling": 1e-2}
     ),
@@ -124,6 +159,14 @@ CASES: dict[str, Case] = {
         lambda random, shape: normal("value")(random, shape) | rows("advantages")(random, shape),
         ("value", "advantages"),
     ),
+    "expected_values": Case(atoms("logits"), ("logits",), {"v_min": -1.0, "v_max": 2.0}, rank=1),
+    "categorical_target": Case(
+        atoms("logits_t", "q_t_selector", "r_t", "discount_t"),
+        (),
+        {"v_min": -1.0, "v_max": 2.0},
+        rank=1,
+    ),
+    "categorical_error": Case(atoms("logits_tm1", "a_tm1", "target"), ("logits_tm1",), rank=1),
     "discounted_returns": Case(steps("r_t", "discount_t", "bootstrap_value"), rank=2),
     "lambda_returns": Case(steps("r_t", "discount_t", "v_t", "ended_t"), (), {"lam": 0.8}, rank=2),
     "n_step_returns": Case(steps("r_t", "discount_t", "v_t", "ended_t"), (), {"n": 3}, rank=2),
@@ -320,7 +363,7 @@ def test_what_is_only_looked_at_teaches_nothing(name: str) -> None:
 # --- corners -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["entropy_categorical", "kl_categorical"])
+@pytest.mark.parametrize("name", ["entropy_categorical", "kl_categorical", "soft_value"])
 def test_actions_that_cannot_be_taken_add_nothing(name: str) -> None:
     arguments = CASES[name].arguments(np.random.default_rng(0), (5,))
     for logits in arguments.values():

@@ -16,9 +16,13 @@ from rillflow.learning.tape import Tape
 X = torch.ones(3, 2)
 ROW, FLAGS, INTS = torch.ones(2), torch.zeros(3, 2, dtype=torch.bool), torch.zeros(3).long()
 V = torch.ones(3)
+ATOMS = torch.ones(3, 2, 4)
 
 GOOD: dict[str, dict[str, Any]] = {
     "approximate_kl": {"old_logp": X, "logp": X},
+    "categorical_error": {"logits_tm1": ATOMS, "a_tm1": INTS, "target": torch.ones(3, 4)},
+    "categorical_target": {"logits_t": ATOMS, "q_t_selector": X, "r_t": V, "discount_t": V,
+                           "v_min": -1.0, "v_max": 1.0},
     "clip_fraction": {"logp": X, "old_logp": X, "clip": 0.2},
     "clipped_surrogate_loss": {"logp": X, "old_logp": X, "advantages": X, "clip": 0.2},
     "clipped_value_loss": {"v": X, "old_v": X, "target": X, "clip": 0.2},
@@ -29,6 +33,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "entropy_bonus": {"entropy": X},
     "entropy_categorical": {"logits": X},
     "entropy_gaussian": {"log_std": X},
+    "expected_values": {"logits": ATOMS, "v_min": -1.0, "v_max": 1.0},
     "gae": {"r_t": X, "v_tm1": X, "v_t": X, "terminated_t": FLAGS, "ended_t": FLAGS,
             "gamma": 0.9, "lam": 0.9},
     "huber": {"x": X},
@@ -44,10 +49,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "n_step_td_target": {"r_tn": X, "discount_tn": X, "v_tn": X},
     "policy_gradient_loss": {"logp": X, "advantages": X},
     "q_learning_td_error": {"q_tm1": X, "a_tm1": INTS, "r_t": V, "discount_t": V, "q_t": X},
+    "q_of_taken": {"q": X, "actions": INTS},
     "rescaled": {"x": X},
+    "soft_value": {"logits": X, "q": X, "alpha": 0.3},
     "standardized": {"x": X},
     "td_loss": {"q": X, "target": ROW, "weights": ROW},
     "td_target": {"rewards": X, "discount": X, "next_values": X},
+    "uniform_entropy": {"mask": FLAGS},
     "unscaled": {"x": X},
     "value_loss": {"v": X, "target": X},
     "vtrace": {"log_rhos": X, "r_t": X, "discount_t": X, "v_tm1": X, "v_t": X, "ended_t": FLAGS},
@@ -55,9 +63,10 @@ GOOD: dict[str, dict[str, Any]] = {
 """arguments that each loss accepts; the tests below spoil one at a time"""
 
 TENSORS = [(f, a) for f, args in GOOD.items() for a, x in args.items() if torch.is_tensor(x)]
-ALONE = {("entropy_bonus", "entropy"), ("entropy_categorical", "logits"), ("huber", "x"),
-         ("entropy_gaussian", "log_std"), ("standardized", "x"), ("lowest", "q"),
-         ("rescaled", "x"), ("unscaled", "x")}  # fmt: skip
+ALONE = {("expected_values", "logits"), ("entropy_bonus", "entropy"),
+         ("entropy_categorical", "logits"), ("huber", "x"), ("entropy_gaussian", "log_std"),
+         ("standardized", "x"), ("lowest", "q"), ("rescaled", "x"), ("unscaled", "x"),
+         ("uniform_entropy", "mask")}  # fmt: skip
 """the only tensor of its function"""
 BROADCAST = {("minimum", "a"), ("minimum", "b")}
 
@@ -160,6 +169,24 @@ def test_returns_need_rows_of_time_and_batch(shape: tuple[int, ...], kind: str) 
 def test_a_distribution_needs_actions(shape: tuple[int, ...], kind: str) -> None:
     with pytest.raises(ValueError, match=r"logits must be \[\.\.\., A\] with A >= 1; found"):
         losses.entropy_categorical(made(torch.ones(shape), kind))
+
+
+@both
+@pytest.mark.parametrize("shape", [(3, 2), (3, 0, 4), (3, 2, 1), (3, 2, 4, 1)])
+def test_distributions_need_actions_and_atoms(shape: tuple[int, ...], kind: str) -> None:
+    rule = r"logits must be \[N, A, atoms\] with A >= 1 and at least 2 atoms; found"
+    with pytest.raises(ValueError, match=rule):
+        call("expected_values", kind, logits=made(torch.ones(shape), kind))
+
+
+@both
+@pytest.mark.parametrize("function", ["expected_values", "categorical_target"])
+@pytest.mark.parametrize("ends", [(1.0, 1.0), (2.0, 1.0), (math.nan, 1.0)])
+def test_the_least_return_is_below_the_largest(
+    function: str, ends: tuple[float, float], kind: str
+) -> None:
+    with pytest.raises(ValueError, match="v_min must be below v_max; found"):
+        call(function, kind, v_min=ends[0], v_max=ends[1])
 
 
 @both

@@ -21,6 +21,8 @@ from rillflow.learning.losses import (
     kl_categorical,
     kl_gaussian,
     policy_gradient_loss,
+    soft_value,
+    uniform_entropy,
 )
 from tests.unit.learning.losses.parts import few, normals, same, seeds, shapes
 
@@ -146,6 +148,25 @@ def test_entropy_categorical_by_hand() -> None:
     # p = 1/2, 1/4, 1/4: (1/2) log 2 + 2 * (1/4) log 4 = 1.5 log 2
     found = entropy_categorical(vector(2, 1, 1).log() + 7)
     same(found, torch.tensor(1.5 * math.log(2), dtype=torch.float64))
+
+
+def test_uniform_entropy_by_hand() -> None:
+    # of three the logarithm; where nothing is allowed there is no choice
+    mask = torch.tensor([[True, True, True], [False, True, False], [False, False, False]])
+    assert uniform_entropy(mask).tolist() == pytest.approx([math.log(3), 0, 0])
+
+
+def test_soft_value_by_hand() -> None:
+    # p = 1/4, 3/4: (8 + 3 * 4) / 4 + 2 * (log(4) / 4 + 3/4 log(4/3)); a constant logit is nothing
+    logits, q = (vector(1, 3).log() + 5).requires_grad_(), vector(8, 4, grad=True)
+    value = soft_value(logits, q, 2.0)
+    value.backward()
+    same(value, torch.tensor(5 + 0.5 * math.log(4) + 1.5 * math.log(4 / 3), dtype=torch.float64))
+    assert q.grad is None
+    assert logits.grad is not None
+    # p (q - 2 log p - value), which adds up to nothing
+    slope = 0.25 * (8 + 2 * math.log(4) - value.item())
+    same(logits.grad, vector(slope, -slope))
 
 
 def test_entropy_gaussian_by_hand() -> None:

@@ -18,6 +18,7 @@ from rillflow.learning.losses import (
     masked_mean,
     n_step_td_target,
     q_learning_td_error,
+    q_of_taken,
     value_loss,
 )
 from tests.unit.learning.losses.parts import few, normals, same, seeds, shapes
@@ -188,6 +189,15 @@ def test_double_q_with_one_network_is_q_learning(
 def test_actions_may_be_integers_of_any_width(dtype: torch.dtype) -> None:
     q, r = tensor([[1, 2]]), tensor([0])
     assert q_learning_td_error(q, torch.tensor([1], dtype=dtype), r, r, q).tolist() == [-2]
+
+
+def test_q_of_taken_by_hand() -> None:
+    q = tensor([[1, 2], [3, 4]], grad=True)
+    taken = q_of_taken(q, torch.tensor([1, 0]))
+    taken.sum().backward()
+    assert taken.tolist() == [2, 3]
+    assert q.grad is not None
+    assert q.grad.tolist() == [[0, 1], [1, 0]]
 
 
 # --- dueling -------------------------------------------------------------------------------------

@@ -1,0 +1,89 @@
+"""A Ray that is not there is told in seconds, without a line of Ray's transport."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rillflow.engines.ray_address import remembered, why_silent
+from rillflow.errors import EngineError
+
+Serve = Callable[[Callable[[socket.socket], None]], str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Somebody who listens, and does with each connection what is said."""
+    open_now: list[socket.socket] = []
+
+    def begin(answer: Callable[[socket.socket], None]) -> str:
+        listening = socket.create_server(("127.0.0.1", 0))
+        open_now.append(listening)
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                open_now.append(connection)
+                answer(connection)
+
+        threading.Thread(target=accept, daemon=True).start()
+        return f"127.0.0.1:{listening.getsockname()[1]}"
+
+    yield begin
+    for one in open_now:
+        one.close()
+
+
+def test_whoever_is_no_ray_is_told_apart(serve: Serve) -> None:
+    silent = serve(lambda connection: None)
+    assert why_silent(silent, patience=0.2) == "nothing answers within 0 s"
+    web = serve(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    assert why_silent(web) == "what answers there is no Ray"
+    closes = serve(lambda connection: connection.shutdown(socket.SHUT_RDWR))
+    assert why_silent(closes) is not None
+    settings = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+    assert why_silent(serve(lambda connection: connection.sendall(settings))) is None
+
+
+def test_forms_that_ray_judges_are_left_to_it() -> None:
+    assert all(why_silent(form) is None for form in ("auto", "local", "ray://here:1", "host"))
+
+
+def test_the_cluster_that_ray_remembers_is_read(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert remembered() is None
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:6379\n")
+    assert remembered() == "127.0.0.1:6379"
+
+
+def test_a_stale_address_is_told_in_seconds(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever has taken the port since may say nothing at all."""
+    pytest.importorskip("ray", reason="needs the ray extra")
+    import rillflow as rf
+    from rillflow.cli.main import main
+
+    monkeypatch.setattr("rillflow.engines.ray_address.why_silent.__defaults__", (0.5,))
+    address = serve(lambda connection: None)
+    began = time.monotonic()
+    assert main(["train", "ppo", "--address", address]) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"no Ray cluster answers at --address {address} (nothing answers within" in err
+    with pytest.raises(EngineError, match=r"no Ray cluster answers at .*`ray start --head`"):
+        rf.from_range(3).gather_sync().run(rf.RayEngine(address)).start()
+    assert time.monotonic() - began < 60
+    assert "rpc" not in capfd.readouterr().err
+    assert "ray" in sys.modules
