@@ -53,6 +53,20 @@ MINATAR: dict[str, Any] = {
 }
 """what Rainbow and DQN have in common there: the same rows and updates for each step"""
 
+CORRIDOR: dict[str, Any] = {
+    "env_config": {"length": 8},
+    "rollout_fragment_length": 12,
+    "burn_in": 2,
+    "memory": "gru",
+    "memory_size": 32,
+    "hidden": (32,),
+    "lr": 3e-3,
+    "training_intensity": 8.0,
+    "target_network_update_freq": 2000,
+    "learning_starts": 500,
+}
+"""of R2D2, where what has to be remembered lies further back than the burn-in"""
+
 GATES: dict[str, tuple[Goal, ...]] = {
     "a3c": (Goal(algorithm="a3c", env="CartPole-v1", steps=300_000, each=450),),
     "apex": (Goal(algorithm="apex", env="CartPole-v1", steps=100_000, each=450),),
@@ -71,10 +85,11 @@ GATES: dict[str, tuple[Goal, ...]] = {
         ),
         Goal(
             algorithm="r2d2",
-            env="CartPole-hidden-velocity",
-            steps=30_000,
+            env="Corridor",
+            steps=24_000,
             each=1.001,
             called="TD error from a zero state, over that from the stored one",
+            settings=CORRIDOR,
             judge=stored_state,
         ),
     ),
