@@ -115,7 +115,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("r2d2", HIDDEN, 150, 65_000, f"{RELEASE} 2.9.3", greedy=True),
     *_rows("rainbow", CARTPOLE, 450, 100_000, "as DQN", greedy=True),
     *_rows("sac", CARTPOLE, 150, 100_000, "2.9.3 · 1.13.0"),
-    *_rows("sac", PENDULUM, -250, 10_000, "2026 · 1.13.0"),
+    *_rows("sac", PENDULUM, -250, 10_000, "2026 · 1.13.0", greedy=True),
     *_rows(
         "sac", ECHO, -50, 4_500, f"{RELEASE} 2.9.3", called="RepeatAfterMe, continuous",
         settings={"env_config": {"delay": 0, "continuous": True}}, greedy=True,
