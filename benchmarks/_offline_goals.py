@@ -97,13 +97,15 @@ GOALS: dict[str, tuple[Goal, ...]] = {
     "cql": (
         Goal(
             algorithm="cql", env="Pendulum-v1", steps=512_000, each=0,
-            judge=above_data_and_bc, called="cql on Pendulum-v1, return above its data (about -600) and above BC",
+            judge=above_data_and_bc,
+            called="cql on Pendulum-v1, return above its data (about -600) and above BC",
         ),
     ),
     "iql": (
         Goal(
             algorithm="iql", env="Pendulum-v1", steps=1_280_000, each=0,
-            judge=above_data_and_bc, called="iql on Pendulum-v1, return above its data (about -600) and above BC",
+            judge=above_data_and_bc,
+            called="iql on Pendulum-v1, return above its data (about -600) and above BC",
         ),
     ),
 }  # fmt: skip
