@@ -107,7 +107,7 @@ HOUSE = {
     "films of a run that goes on": ("runs/films.py", "class Films"),
     "`--init-from`": ("runs/warm_start.py", "def begin_with"),
     "how many rows a second are told": ("runs/few_rows.py", "class FewRows"),
-    "output in ASCII": ("cli/output/plain_terminal.py", "def plain"),
+    "output in ASCII": ("runs/progress/plain_terminal.py", "def plain"),
     "whose code a run names": ("safety/own_code.py", "def sealed"),
     "`rf.run`, a flow of one's own": ("runs/own_flow.py", "def run"),
     "`rf.resume`": ("runs/resume_run.py", "def resume"),

@@ -16,7 +16,7 @@ from importlib import import_module
 
 from rillflow.cli.commands import COMMANDS, GROUPS
 from rillflow.cli.output.error_messages import Usage, explain_error
-from rillflow.cli.output.plain_terminal import never_fail
+from rillflow.runs.progress.plain_terminal import never_fail
 
 _EXAMPLES = """\
 examples
