@@ -172,6 +172,19 @@ def test_a_mistake_is_told_at_once_not_in_the_thread() -> None:
         short(wait=False, learning_rate=1)
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_so_is_what_cannot_begin(wait: bool, tmp_path: Path) -> None:
+    """A port that is taken, for one; nothing is left of the run."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(rf.RunError, match="is in use; choose another"):
+            short(wait=wait, view=True, view_port=port, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert short(run_dir=tmp_path / "run").state == "finished"
+
+
 def test_a_run_that_has_learned_nothing_says_so() -> None:
     run = rf.TrainingRun(None, {}, None)
     with pytest.raises(rf.RunError, match="has not begun"):

@@ -260,6 +260,7 @@ def summary(directory: RunDirectory, outcome: Outcome) -> list[str]:
         *_best_line(directory, outcome),
         f"  flow    {directory.path / 'graph.svg'}",
         *([f"  curve   {directory.curve}"] if directory.curve.exists() else []),
+        *([f"  films   {films}"] if (films := directory.path / "films").is_dir() else []),
         f"  next    {again}",
         *([] if about.get("agents") else [f"          {program()} record {directory}{play}"]),
         f"          {program()} resume {directory} --until ...{go_on}",
