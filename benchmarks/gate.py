@@ -23,10 +23,35 @@ from typing import Any
 import torch
 from _goals import Goal, Outcome, attempt, commit
 from _machine import facts, versions
+from _offline_goals import GOALS as OFFLINE
 from _stored_state import judge as stored_state
 
 RESULTS = Path(__file__).parent / "results" / "gates"
 SEEDS = (201, 202, 203, 204, 205)
+
+
+def minatar_breakout() -> Any:
+    """MinAtar's Breakout: ten by ten pixels, a point for each brick."""
+    sys.path.append(str(Path(__file__).parent / "peers"))  # where the environments are
+    from _generality import make
+
+    return make("MinAtar/Breakout-v1")
+
+
+MINATAR: dict[str, Any] = {
+    "model": "mlp",  # sees the pixels flat, in NumPy: a cnn takes five times as long
+    "hidden": (128, 128),
+    "num_workers": 1,
+    "num_envs_per_worker": 8,
+    "train_batch_size": 64,
+    "training_intensity": 8.0,
+    "target_network_update_freq": 8000,
+    "learning_starts": 2000,
+    "buffer_size": 100_000,
+    "n_step": 3,
+    "prioritized_replay_beta_timesteps": 250_000,
+}
+"""what Rainbow and DQN have in common there: the same rows and updates for each step"""
 
 GATES: dict[str, tuple[Goal, ...]] = {
     "a3c": (Goal(algorithm="a3c", env="CartPole-v1", steps=300_000, each=450),),
@@ -71,6 +96,25 @@ GATES: dict[str, tuple[Goal, ...]] = {
             frozen=True,
         ),
     ),
+    "rainbow": (
+        Goal(algorithm="rainbow", env="CartPole-v1", steps=50_000, each=475),
+        Goal(
+            algorithm="rainbow",
+            env=minatar_breakout,
+            called="rainbow on MinAtar/Breakout-v1",
+            steps=250_000,
+            each=3.0,
+            median=5.0,
+            settings=MINATAR | {"scale_rewards": False, "v_min": 0.0, "v_max": 10.0},
+            rival=Goal(
+                algorithm="dqn",
+                env=minatar_breakout,
+                steps=250_000,
+                each=0.0,
+                settings=MINATAR | {"epsilon_timesteps": 25_000, "final_epsilon": 0.02},
+            ),
+        ),
+    ),
     "sac": (
         Goal(algorithm="sac", env="Pendulum-v1", steps=10_000, each=-215, median=-200),
         Goal(algorithm="sac", env="Pendulum-v1", steps=20_000, each=-180, median=-165),
@@ -78,7 +122,7 @@ GATES: dict[str, tuple[Goal, ...]] = {
     ),
     "simple_q": (Goal(algorithm="simple_q", env="CartPole-v1", steps=300_000, each=450),),
     "td3": (Goal(algorithm="td3", env="Pendulum-v1", steps=20_000, each=-185, median=-170),),
-}
+} | OFFLINE
 """the goals of each algorithm"""
 
 
@@ -116,6 +160,8 @@ def reached(goal: Goal, outcomes: list[Outcome]) -> bool:
     """Whether all seeds passed, and their median."""
     middle = statistics.median(outcome.score for outcome in outcomes)
     fine = goal.median is None or len(outcomes) == 1 or middle >= goal.median
+    if goal.rival is not None and len(outcomes) > 1:
+        fine &= middle >= statistics.median(outcome.details["rival"] for outcome in outcomes)
     return fine and all(outcome.passed for outcome in outcomes)
 
 
@@ -134,7 +180,8 @@ def keep(path: Path, goal: Goal, outcome: Outcome) -> None:
 
 def _bar(goal: Goal) -> str:
     middle = "" if goal.median is None else f", median >= {goal.median:g}"
-    return f"all >= {goal.each:g}{middle}"
+    rival = "" if goal.rival is None else f" and that of {goal.rival.algorithm}"
+    return f"all >= {goal.each:g}{middle}{rival}"
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -25,21 +25,27 @@ TITLES = {
     "apex_ddpg": "Ape-X-DDPG",
     "appo": "APPO",
     "async_dqn": "Asynchronous DQN",
+    "bc": "BC",
+    "cql": "CQL",
     "ddpg": "DDPG",
     "dqn": "DQN",
     "impala": "IMPALA",
+    "iql": "IQL",
     "maml": "MAML",
+    "marwil": "MARWIL",
     "pg": "PG",
     "ppo": "PPO",
     "r2d2": "R2D2",
+    "rainbow": "Rainbow",
     "sac": "SAC",
     "simple_q": "Simple Q",
     "td3": "TD3",
 }
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
-    *("dqn", "apex", "r2d2", "simple_q", "async_dqn"),
+    *("dqn", "rainbow", "apex", "r2d2", "simple_q", "async_dqn"),
     *("sac", "td3", "ddpg", "apex_ddpg", "maml"),
+    *("bc", "marwil", "cql", "iql"),
 )
 KINDS = {
     "ppo": ("policy gradient", "rounds"),
@@ -49,6 +55,7 @@ KINDS = {
     "appo": ("policy gradient", "as ready, learner process"),
     "pg": ("policy gradient", "rounds"),
     "dqn": ("q learning", "rounds into replay"),
+    "rainbow": ("q learning", "rounds into replay"),
     "apex": ("q learning", "as ready into replay actors, learner process"),
     "r2d2": ("q learning", "as ready into replay actors, learner process"),
     "simple_q": ("q learning", "rounds into replay"),
@@ -58,6 +65,10 @@ KINDS = {
     "ddpg": ("actor and critic", "rounds into replay"),
     "apex_ddpg": ("actor and critic", "as ready into replay actors, learner process"),
     "maml": ("meta-learning", "rounds, workers adapt between them"),
+    "bc": ("imitation", "rounds of recorded data"),
+    "marwil": ("imitation", "rounds of recorded data"),
+    "cql": ("actor and critics", "rounds of recorded data"),
+    "iql": ("actor and critics", "rounds of recorded data"),
 }
 CURVES_BESIDE = {"sac": ("sac_discrete",)}
 """further curves of an algorithm"""
@@ -173,14 +184,18 @@ def learning(name: str) -> str:
     goal = about["until"].get("return")
     steps = about["until"]["steps"]
     until = f"a return of {goal} or {steps:,} steps" if goal else f"{steps:,} steps"
+    what = (
+        "The return is the mean of the last 100 episodes of training, exploration included."
+        if "data" not in about
+        else f"It learned from {about['data']}; a step is a row, and the curve that of evaluations."
+    )
     cores = about["machine"]["cores"]
     gpus = "no GPU" if not about["machine"]["gpus"] else f"{about['machine']['gpus']} GPUs"
     versions = about["versions"]
     text = [
         f"![Learning curve](../pictures/curves/{name}.svg){{ .curve }}",
         f"Trained on `{about['env']}` until {until}, with the settings that it begins with there, "
-        f"on the `sim` engine, seed{'s'[: len(runs) > 1]} {seeds}. The return is the mean of the "
-        "last 100 episodes of training, exploration included.",
+        f"on the `sim` engine, seed{'s'[: len(runs) > 1]} {seeds}. {what}",
         _figures(name, runs),
         f"Measured on {cores} shared cores, {gpus}, Python {versions['python']}, torch "
         f"{versions['torch']}. The curves follow from the seeds; the seconds are this machine's, "

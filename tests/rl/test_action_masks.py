@@ -20,7 +20,7 @@ from tests.masked import LENGTH, Beside, Gate, Pairs, Tasks
 SMALL: dict[str, Any] = {"num_workers": 1, "num_envs_per_worker": 4, "on_failure": "raise"}
 ALGORITHMS = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
-    *("dqn", "simple_q", "apex", "async_dqn", "sac"),
+    *("dqn", "rainbow", "simple_q", "apex", "async_dqn", "sac"),
 )
 
 
@@ -54,6 +54,7 @@ def test_nor_with_a_memory_or_several_choices_or_a_task() -> None:
         ("impala", Gate, {"model": "lstm", "lstm_size": 8}),
         ("ppo", Beside, {"memory": "gru", "memory_size": 8}),
         ("dqn", Gate, {"memory": "lstm", "memory_size": 8}),
+        ("r2d2", Gate, {"memory_size": 8}),
         ("ppo", Pairs, {}),
         ("maml", Tasks, {}),
     ):

@@ -24,6 +24,7 @@ from rillflow.algorithms import (
     impala,
     pg,
     ppo,
+    rainbow,
     simple_q,
 )
 from rillflow.experience.batch import SampleBatch
@@ -35,7 +36,7 @@ from rillflow.rl.workers import Workers
 from tests.rl.test_learner import fragment, replayed
 
 ACTOR_CRITIC = [a2c, a3c, pg, ppo]
-REPLAY = [apex, dqn, simple_q]
+REPLAY = [apex, dqn, rainbow, simple_q]
 IN_NUMPY = [*ACTOR_CRITIC, *REPLAY, appo, async_dqn, impala]
 
 

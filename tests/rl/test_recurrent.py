@@ -178,7 +178,7 @@ def test_values_of_cut_episodes_are_those_of_the_whole_sequence() -> None:
 
 ENVS = {
     "maml": "PointGoal",
-    **dict.fromkeys(("apex_ddpg", "ddpg", "sac", "td3"), "Pendulum-v1"),
+    **dict.fromkeys(("apex_ddpg", "ddpg", "sac", "td3", "cql", "iql"), "Pendulum-v1"),
 }
 
 
@@ -186,6 +186,11 @@ ENVS = {
 def test_who_takes_a_policy_that_remembers(algorithm: str) -> None:
     """Whoever says so, and nobody else; the others name all who do."""
     module = get_algorithm(algorithm)
+    if algorithm == "rainbow":  # its settings know it already
+        assert not module.recurrent
+        with pytest.raises(rf.BuildError, match="num_atoms=51 is for a policy without a memory"):
+            module.Config(memory="gru")
+        return
     config = module.Config.make(env=ENVS.get(algorithm, "CartPole-v1"), memory="gru")
     assert module.recurrent == (algorithm in REMEMBERING)
     if module.recurrent:

@@ -45,6 +45,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "impala": {**ON_POLICY, "train_batch_size": 64},
     "appo": {**ON_POLICY, "train_batch_size": 64, "newer_batches_between": 2},
     "dqn": OFF_POLICY,
+    "rainbow": OFF_POLICY,
     "apex": OFF_POLICY,
     "ddpg": {**OFF_POLICY, "env": "PointGoal"},
     "apex_ddpg": {**OFF_POLICY, "env": "PointGoal"},

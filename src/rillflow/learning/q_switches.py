@@ -60,8 +60,7 @@ def _told_twice(cfg: QNetworkConfig) -> list[str]:
 def _unfit(cfg: QNetworkConfig, setting: str) -> list[str]:
     """Networks that a switch is not for."""
     wrong = []
-    algorithm = getattr(type(cfg), "algorithm", None)
-    if cfg.remembers and (algorithm is None or algorithm.recurrent):  # others refuse any memory
+    if cfg.remembers:
         wrong.append(
             f"{setting} is for a policy without a memory: leave memory, or a model that has one, "
             "out"

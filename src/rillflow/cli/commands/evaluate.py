@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rillflow.cli.flags.parser import Parser, whole
 from rillflow.cli.flags.policy_to_load import Asked, add_policy_flags
+from rillflow.cli.output.fitted_lines import fitted
 
 _DESCRIPTION = """\
 Play whole episodes with a trained policy, in environments of their own, and report the returns with
@@ -43,11 +44,15 @@ def main(arguments: Sequence[str]) -> int:
         trained = asked.all()
         if not isinstance(trained, TrainedAgents):
             found = evaluate(trained, options.episodes, **how)
-            print(found.to_json() if options.json else found)
+            print(found.to_json() if options.json else _fitted(found))
             return 0
         by_policy = evaluate_agents(trained, options.episodes, **how)
     if options.json:
         print(to_json({name: own.to_data() for name, own in by_policy.items()}, indent=2))
     else:
-        print("\n\n".join(str(own) for own in by_policy.values()))
+        print("\n\n".join(_fitted(own) for own in by_policy.values()))
     return 0
+
+
+def _fitted(found: object) -> str:
+    return "\n".join(fitted(str(found).splitlines()))

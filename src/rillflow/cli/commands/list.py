@@ -11,6 +11,7 @@ from typing import Any
 
 from rillflow.cli.flags.parser import Parser
 from rillflow.cli.output.error_messages import Usage
+from rillflow.cli.output.fitted_lines import fitted
 
 WHAT = ("algorithms", "environments", "engines", "runs")
 _DESCRIPTION = "List algorithms, environments, engines and runs; or one of these."
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(found, indent=2))
     else:
-        print("\n\n".join(_shown(name, rows, options.run_dir) for name, rows in found.items()))
+        text = "\n\n".join(_shown(name, rows, options.run_dir) for name, rows in found.items())
+        print("\n".join(fitted(text.splitlines())))
     return 0
 
 

@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
                     f"{request.algorithm} on {request.env}, engine {job.engine_name}, "
                     f"seed {job.seed}, into {directory}"
                 )
-                lines = title, *request.tuned, f"if resumed: {MEANING[level]}"
+                lines = title, *request.tuned, *job.config.notes, f"if resumed: {MEANING[level]}"
                 return Training(options, job, directory, lines, level, callbacks).run(built)
             finally:
                 if not last_row(directory.metrics):  # it never began: nothing to keep
@@ -263,6 +263,7 @@ def summary(directory: RunDirectory, outcome: Outcome) -> list[str]:
         *_best_line(directory, outcome),
         f"  flow    {directory.path / 'graph.svg'}",
         *([f"  curve   {directory.curve}"] if directory.curve.exists() else []),
+        *([f"  films   {films}"] if (films := directory.path / "films").is_dir() else []),
         f"  next    {again}",
         *([] if about.get("agents") else [f"          {program()} record {directory}{play}"]),
         f"          {program()} resume {directory} --until ...{go_on}",

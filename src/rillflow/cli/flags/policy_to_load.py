@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rillflow.cli.flags.parser import Parser
 from rillflow.cli.flags.trust import add_trust_flag, program, require_trust, take_named
 from rillflow.cli.output.error_messages import Usage
+from rillflow.cli.output.fitted_lines import fitted
 from rillflow.runs.own_names import OwnCode
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def _steps(found: Trained | TrainedAgents) -> float:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    print("\n".join(fitted([line])), file=sys.stderr)
 
 
 def _nothing(run: Path) -> Usage:

@@ -18,11 +18,15 @@ def fitted(lines: Iterable[str], width: int | None = None) -> list[str]:
         lines: where one begins with two spaces, a label and its value follow.
         width: in characters; by default that of the terminal, and without one no line is broken.
     """
+    width = columns() if width is None else width
     if width is None:
-        if not (sys.stdout and sys.stdout.isatty()):
-            return list(lines)
-        width = shutil.get_terminal_size().columns
+        return list(lines)
     return [piece for line in lines for piece in _pieces(line, max(20, width))]
+
+
+def columns() -> int | None:
+    """Of the terminal; None: the output is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
 
 
 def _pieces(line: str, width: int) -> Iterator[str]:

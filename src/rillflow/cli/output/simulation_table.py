@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rillflow.cli.output.fitted_lines import columns, fitted
+
 _WIDTH, _HEIGHT = 64, 8
 
 
@@ -14,7 +16,10 @@ class Printer:
     def __init__(self) -> None:
         self.first: Any = None
         self.resources: list[str] = []
+        self.heads: list[str] = []
         self.widths: list[int] = []
+        self.narrow = False
+        """whether the terminal is too narrow for a table"""
 
     def print(self, row: Any, report: Any) -> None:
         """One number of workers."""
@@ -23,13 +28,16 @@ class Printer:
         if self.first is None:
             self.first = row
             cores = "as many cores as needed" if report.cores is None else f"{report.cores} cores"
-            print(f"on {cores}, with {report.source}\n")
+            print("\n".join(fitted([f"on {cores}, with {report.source}", ""])))
             self.resources = list(row.resources)
             busy = [f"{place_name(name)} busy" for name in self.resources]
             steps = [] if row.steps is None else ["steps/s"]
             heads = ["workers", *steps, "updates/s", "speed-up", "staleness", *busy, "limited by"]
-            self.widths = [max(len(head), 8) for head in heads]
-            self._line(heads)
+            self.heads, self.widths = heads, [max(len(head), 8) for head in heads]
+            room = columns()
+            self.narrow = room is not None and sum(self.widths) + 2 * len(heads) > room
+            if not self.narrow:
+                self._line(heads)
         shares = [f"{row.resources.get(name, 0.0):.0%}" for name in self.resources]
         steps = [] if self.first.steps is None else [rate(row.steps or 0.0)]
         faster = speed(row) / speed(self.first) if speed(self.first) else 0.0
@@ -40,6 +48,11 @@ class Printer:
         )  # fmt: skip
 
     def _line(self, cells: list[str]) -> None:
+        if self.narrow:
+            wide = max(map(len, self.heads))
+            told = zip(self.heads, cells, strict=True)
+            print("\n".join(f"{head:<{wide}}  {cell}" for head, cell in told), "\n", flush=True)
+            return
         *numbers, last = cells
         pairs = zip(numbers, self.widths, strict=False)
         print("  ".join([*(cell.rjust(width) for cell, width in pairs), last]), flush=True)
@@ -51,7 +64,7 @@ class Printer:
         lines = [""]
         if len(rows) > 2:
             lines += [*_curve(rows), ""]
-        return [*lines, *limits(rows)]
+        return [*lines, *fitted(limits(rows))]
 
 
 def speed(row: Any) -> float:
