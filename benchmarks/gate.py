@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from _goals import Goal, Outcome, attempt, commit
 from _machine import facts, versions
+from _offline_goals import GOALS as OFFLINE
 from _stored_state import judge as stored_state
 
 RESULTS = Path(__file__).parent / "results" / "gates"
@@ -121,7 +122,7 @@ GATES: dict[str, tuple[Goal, ...]] = {
     ),
     "simple_q": (Goal(algorithm="simple_q", env="CartPole-v1", steps=300_000, each=450),),
     "td3": (Goal(algorithm="td3", env="Pendulum-v1", steps=20_000, each=-185, median=-170),),
-}
+} | OFFLINE
 """the goals of each algorithm"""
 
 

@@ -1,7 +1,7 @@
 """Are the gates of RLlib's own tests held, by every one of three seeds?
 
     python benchmarks/rllib_thresholds.py                      all of them, hours on one core
-    python benchmarks/rllib_thresholds.py ppo "sac on Pend"    rows whose name has one of these
+    python benchmarks/rllib_thresholds.py ppo "sac on Pend"    rows whose name begins so
     python benchmarks/rllib_thresholds.py --seeds 201 --list
 
 `gate.py` has the gates of this project: a goal or two of each algorithm, by five seeds. Here are
@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import _recorded
 import torch
 from _goals import FRESH, commit
 from _machine import facts, versions
@@ -44,7 +45,7 @@ LOOKS = 20
 def main() -> int:
     """Attempt, print, keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("only", nargs="*", metavar="PART", help="rows whose name has this in it")
+    parser.add_argument("only", nargs="*", metavar="NAME", help="rows whose name begins so")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--results", type=Path, default=RESULTS, help="file for what is found")
@@ -66,10 +67,10 @@ def main() -> int:
     return 0 if good else 1
 
 
-def chosen(parts: list[str]) -> list[Row]:
-    """Rows of algorithms that there are, those whose name has one of these in it."""
+def chosen(names: list[str]) -> list[Row]:
+    """Rows of algorithms that there are; of these, those whose name begins with one of `names`."""
     known = [row for row in ROWS if row.algorithm in NAMES]
-    return [row for row in known if not parts or any(part in str(row) for part in parts)]
+    return [row for row in known if not names or str(row).startswith(tuple(names))]
 
 
 def attempt(row: Row, seed: int) -> dict[str, Any]:
@@ -78,6 +79,8 @@ def attempt(row: Row, seed: int) -> dict[str, Any]:
     until["eval_return" if row.greedy else "return"] = row.asks
     if row.greedy:
         settings |= {"eval_every": row.within // LOOKS, "eval_episodes": 50}
+    if row.data is not None:
+        settings["data"] = getattr(_recorded, row.data)(seed).path
     began = time.perf_counter()
     trained: Any = rf.train(
         row.algorithm, row.env, until=until, seed=seed, engine="sim", **settings

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import statistics
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
 from _common import Report, figure, script
+from _left import left_or_new, settings_of
 
 import rillflow as rf
 
@@ -60,7 +62,8 @@ def ask(report: Report) -> None:
         scores, apart = [], []
         for round_, seed in enumerate(seeds):
             print(f"  {case}, seed {seed}", file=sys.stderr, flush=True)
-            row = attempt(policies, seed, steps)
+            key = {"policies": policies, "seed": seed, "steps": steps, "ppo": settings_of("ppo")}
+            row = left_or_new("simple_spread", key, partial(attempt, policies, seed, steps))
             report.measured(case, round=round_, **row)
             scores.append(row["score"])
             both = (row["error"] ** 2 + error(nothing) ** 2) ** 0.5

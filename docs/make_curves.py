@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import rillflow as rf
 from rillflow.results import plot_runs
 from rillflow.runs.machine_facts import machine, versions
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # for `_recorded`
 HERE = Path(__file__).parent / "pictures" / "curves"
 POINTS = 120
 """rows that are kept of each run"""
@@ -46,6 +48,10 @@ GOALS = {
     "sac": ("Pendulum-v1", {"steps": 30_000}),
     "sac_discrete": ("CartPole-v1", {"steps": 100_000}),
     "td3": ("Pendulum-v1", {"steps": 30_000}),
+    "bc": ("CartPole-v1", {"steps": 500_000}),
+    "marwil": ("CartPole-v1", {"steps": 500_000}),
+    "cql": ("Pendulum-v1", {"steps": 512_000}),
+    "iql": ("Pendulum-v1", {"steps": 1_280_000}),
 }
 """for each algorithm where it is trained, and until when; all other settings are the defaults"""
 OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
@@ -54,21 +60,34 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """of curves that have not the algorithm's name: which it is, and settings beside its own"""
 
+DATA = {
+    "bc": ("cartpole_expert", "20 episodes of PPO"),
+    "marwil": ("cartpole_mixed", "as many steps of PPO as of its opposite"),
+    "cql": ("pendulum_medium", "100 episodes of a SAC that was stopped early"),
+    "iql": ("pendulum_medium", "100 episodes of a SAC that was stopped early"),
+}
+"""what those learn from that learn from data: who makes it, in benchmarks/_recorded.py"""
+LOOKS = 20
+"""evaluations of these, which are their curve"""
+
 
 def measure(name: str, seed: int) -> dict[str, Any]:
     """One run: its curve, and how good the policy is in the end."""
     env, until = GOALS[name]
     algorithm, settings = OTHERWISE.get(name, (name, {}))
-    trained = rf.train(algorithm, env, until=until, seed=seed, engine="sim", **settings)
-    last, rows = trained.history[-1], trained.history
+    given = settings if name not in DATA else _data(name, seed)
+    trained = rf.train(algorithm, env, until=until, seed=seed, engine="sim", **given)
+    figure = "eval_return" if name in DATA else "return"
+    rows = [row for row in trained.history if figure in row]
+    last, updates = rows[-1], len(trained.history)
     kept = np.linspace(0, len(rows) - 1, min(POINTS, len(rows))).round().astype(int)
-    curve = [(rows[i]["steps"], round(rows[i]["return"], 2)) for i in kept]
+    curve = [(rows[i]["steps"], round(rows[i][figure], 2)) for i in kept]
     run: dict[str, Any] = {
         "seed": seed,
         "steps": int(last["steps"]),
         "seconds": round(last["seconds"], 1),
-        "return": round(last["return"], 1),
-        "updates": len(rows),
+        "return": round(last[figure], 1),
+        "updates": updates,
         "curve": [point for point in curve if not np.isnan(point[1])],
     }
     if name == "maml":
@@ -76,6 +95,14 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     else:
         run["greedy"] = round(float(np.mean(trained.evaluate(20))), 1)
     return run
+
+
+def _data(name: str, seed: int) -> dict[str, Any]:
+    """A dataset made anew, and how often to look at what is learned from it."""
+    import _recorded
+
+    made = getattr(_recorded, DATA[name][0])(seed)
+    return {"data": made.path, "eval_every": int(GOALS[name][1]["steps"]) // LOOKS}
 
 
 def _adaptation(trained: Any, tasks: int = 20) -> list[float]:
@@ -98,10 +125,16 @@ def draw(name: str, about: dict[str, Any]) -> None:
             path.mkdir()
             facts = {"algorithm": about["algorithm"], "env": about["env"], "until": about["until"]}
             (path / "run.json").write_text(json.dumps(facts))
-            rows = [{"steps": steps, "return": value} for steps, value in run["curve"]]
+            rows = [_row(name, steps, value) for steps, value in run["curve"]]
             (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
             paths.append(path)
         plot_runs(paths, HERE / f"{name}.svg")
+
+
+def _row(name: str, steps: float, value: float) -> dict[str, float]:
+    if name in DATA:
+        return {"steps": steps, "eval_steps": steps, "eval_return": value}
+    return {"steps": steps, "return": value}
 
 
 def main() -> None:
@@ -130,6 +163,7 @@ def _remember(file: Path, name: str, run: dict[str, Any]) -> None:
         "algorithm": OTHERWISE.get(name, (name, {}))[0],
         "env": GOALS[name][0],
         "until": GOALS[name][1],
+        **({"data": DATA[name][1]} if name in DATA else {}),
         "engine": "sim",
         "machine": {"cores": here["cores"], "gpus": len(here["gpus"])},
         "versions": {k: v for k, v in versions().items() if k in ("python", "torch", "numpy")},

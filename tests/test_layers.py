@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "envs": {"errors", "arguments", "images"},
     "safety": {"envs"},
     "experience": {"errors", "envs"},
+    "datasets": {"errors", "safety", "envs", "experience"},
     "policies": {"errors", "images", "safety", "envs.layout", "envs.image_box", "experience"},
     "learning": {"errors", "images", "callables", "envs", "experience", "policies"},
     # both together
@@ -56,6 +57,7 @@ MAY_IMPORT = {
         "images",
         "envs",
         "experience",
+        "datasets",
         "policies",
         "learning",
     },
@@ -73,6 +75,7 @@ MAY_IMPORT = {
         "scheduler",
         "envs",
         "experience",
+        "datasets",
         "policies",
         "learning",
         "algorithms",

@@ -25,10 +25,14 @@ TITLES = {
     "apex_ddpg": "Ape-X-DDPG",
     "appo": "APPO",
     "async_dqn": "Asynchronous DQN",
+    "bc": "BC",
+    "cql": "CQL",
     "ddpg": "DDPG",
     "dqn": "DQN",
     "impala": "IMPALA",
+    "iql": "IQL",
     "maml": "MAML",
+    "marwil": "MARWIL",
     "pg": "PG",
     "ppo": "PPO",
     "r2d2": "R2D2",
@@ -41,6 +45,7 @@ ORDER = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
     *("dqn", "rainbow", "apex", "r2d2", "simple_q", "async_dqn"),
     *("sac", "td3", "ddpg", "apex_ddpg", "maml"),
+    *("bc", "marwil", "cql", "iql"),
 )
 KINDS = {
     "ppo": ("policy gradient", "rounds"),
@@ -60,6 +65,10 @@ KINDS = {
     "ddpg": ("actor and critic", "rounds into replay"),
     "apex_ddpg": ("actor and critic", "as ready into replay actors, learner process"),
     "maml": ("meta-learning", "rounds, workers adapt between them"),
+    "bc": ("imitation", "rounds of recorded data"),
+    "marwil": ("imitation", "rounds of recorded data"),
+    "cql": ("actor and critics", "rounds of recorded data"),
+    "iql": ("actor and critics", "rounds of recorded data"),
 }
 CURVES_BESIDE = {"sac": ("sac_discrete",)}
 """further curves of an algorithm"""
@@ -175,14 +184,18 @@ def learning(name: str) -> str:
     goal = about["until"].get("return")
     steps = about["until"]["steps"]
     until = f"a return of {goal} or {steps:,} steps" if goal else f"{steps:,} steps"
+    what = (
+        "The return is the mean of the last 100 episodes of training, exploration included."
+        if "data" not in about
+        else f"It learned from {about['data']}; a step is a row, and the curve that of evaluations."
+    )
     cores = about["machine"]["cores"]
     gpus = "no GPU" if not about["machine"]["gpus"] else f"{about['machine']['gpus']} GPUs"
     versions = about["versions"]
     text = [
         f"![Learning curve](../pictures/curves/{name}.svg){{ .curve }}",
         f"Trained on `{about['env']}` until {until}, with the settings that it begins with there, "
-        f"on the `sim` engine, seed{'s'[: len(runs) > 1]} {seeds}. The return is the mean of the "
-        "last 100 episodes of training, exploration included.",
+        f"on the `sim` engine, seed{'s'[: len(runs) > 1]} {seeds}. {what}",
         _figures(name, runs),
         f"Measured on {cores} shared cores, {gpus}, Python {versions['python']}, torch "
         f"{versions['torch']}. The curves follow from the seeds; the seconds are this machine's, "

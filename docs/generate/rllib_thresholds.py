@@ -36,14 +36,17 @@ def page() -> str:
     found = measured()
     rows = [row for row in ROWS if row.algorithm in NAMES]
     held = [row for row in rows if _held(found.get(str(row), []))]
-    failed = [row for row in rows if str(row) in found and row not in held]
-    missing = [row for row in rows if str(row) not in found]
-    counted = f"{len(held)} of {len(held) + len(failed)} rows are held by all {SEEDS} seeds."
+    failed = [row for row in rows if _fails(found.get(str(row), []))]
+    missing = [row for row in rows if row not in held and row not in failed]
+    counted = (
+        f"{len(held)} of {len(held) + len(failed)} rows are held by all {SEEDS} seeds; "
+        f"{len(missing)} more were not measured yet, or not with {SEEDS}."
+    )
     pieces = [counted, _table(rows, found), "## Rows that fail", _failures(failed, found)]
     pieces += _tuned([row for row in rows if str(row) in found])
     if missing:
-        names = "\n".join(f"- {row}" for row in missing)
-        pieces += ["## Not measured yet", names]
+        named = (f"- {row}" + _so_far(found.get(str(row), [])) for row in missing)
+        pieces += ["## Not measured yet", "\n".join(named)]
     reasons = "\n".join(f"| {what} | {why} |" for what, why in NOT_ATTEMPTED)
     pieces += ["## Not attempted", f"| what RLlib asks | why not here |\n|---|---|\n{reasons}"]
     return "\n\n".join(pieces)
@@ -64,6 +67,14 @@ def _held(attempts: list[dict[str, Any]]) -> bool:
     return len(attempts) >= SEEDS and all(one["passed"] for one in attempts)
 
 
+def _fails(attempts: list[dict[str, Any]]) -> bool:
+    return any(not one["passed"] for one in attempts)
+
+
+def _so_far(attempts: list[dict[str, Any]]) -> str:
+    return f": {len(attempts)} of {SEEDS} seeds so far, which pass" if attempts else ""
+
+
 def _table(rows: list[Row], found: dict[str, list[dict[str, Any]]]) -> str:
     lines = [
         "| algorithm | environment | RLlib asks | within | ours | steps | seconds | held |",
@@ -79,7 +90,7 @@ def _table(rows: list[Row], found: dict[str, list[dict[str, Any]]]) -> str:
         limit = f"{row.within:,}" + (" (ours)" if row.own_limit else "")
         asks = f"{row.asks:g}" + (" greedy" if row.greedy else "")
         env = row.called or f"`{row.env}`"
-        held = "yes" if _held(attempts) else "**no**"
+        held = "yes" if _held(attempts) else "**no**" if _fails(attempts) else "not yet known"
         cells = [f"`{row.algorithm}`", env, asks, limit, scores, steps, seconds, held]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -97,6 +108,5 @@ def _failures(failed: list[Row], found: dict[str, list[dict[str, Any]]]) -> str:
     for row in failed:
         attempts = found[str(row)]
         good = sum(one["passed"] for one in attempts)
-        fewer = "" if len(attempts) >= SEEDS else f" {SEEDS} are needed."
-        lines.append(f"- {row}: {good} of {len(attempts)} seeds reach {row.asks:g}.{fewer}")
+        lines.append(f"- {row}: {good} of {len(attempts)} seeds reach {row.asks:g}.")
     return "\n".join(lines)

@@ -19,13 +19,18 @@ from rillflow.algorithms import (
     apex_ddpg,
     appo,
     async_dqn,
+    bc,
+    cql,
     ddpg,
     dqn,
     impala,
+    iql,
     maml,
+    marwil,
     pg,
     ppo,
     r2d2,
+    rainbow,
     sac,
     simple_q,
     td3,
@@ -71,6 +76,10 @@ apex_plan = apex.plan
 apex_ddpg_plan = apex_ddpg.plan
 appo_plan = appo.plan
 async_dqn_plan = async_dqn.plan
+marwil_plan = marwil.plan
+iql_plan = iql.plan
+cql_plan = cql.plan
+bc_plan = bc.plan
 ddpg_plan = ddpg.plan
 dqn_plan = dqn.plan
 impala_plan = impala.plan
@@ -78,6 +87,7 @@ maml_plan = maml.plan
 pg_plan = pg.plan
 ppo_plan = ppo.plan
 r2d2_plan = r2d2.plan
+rainbow_plan = rainbow.plan
 sac_plan = sac.plan
 simple_q_plan = simple_q.plan
 td3_plan = td3.plan

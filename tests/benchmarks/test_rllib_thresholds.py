@@ -25,10 +25,10 @@ def test_rows_are_told_apart_by_their_names() -> None:
     assert len({str(row) for row in ROWS}) == len(ROWS)
 
 
-def test_rows_can_be_chosen_by_a_part_of_their_name() -> None:
+def test_rows_can_be_chosen_by_how_their_name_begins() -> None:
     found = rllib_thresholds.chosen(["ppo on Pend", "td3"])
     assert {row.algorithm for row in found} >= {"ppo", "td3"}
-    assert all(str(row).startswith(("ppo on Pend", "appo on Pend", "td3")) for row in found)
+    assert all(str(row).startswith(("ppo on Pend", "td3")) for row in found)
 
 
 def test_a_bit_is_repeated_after_two_steps() -> None:
@@ -88,7 +88,7 @@ def attempted(seed: int, score: float, passed: bool = True) -> dict[str, Any]:
 def test_the_page_names_what_fails_and_what_was_not_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two seeds of three are not enough, and neither are two alone."""
+    """Two seeds of three are not enough; two alone say nothing yet."""
     path = tmp_path / "thresholds.json"
     good, bad, few, none = [row for row in ROWS if row.algorithm == "ppo"][:4]
     for row, passes in (
@@ -100,8 +100,10 @@ def test_the_page_names_what_fails_and_what_was_not_measured(
             rllib_thresholds.keep(path, row, attempted(seed, 7.0 if passed else 3.0, passed))
     monkeypatch.setattr(shown, "measured", lambda original=shown.measured: original(path))
     text = shown.page()
-    assert text.startswith("1 of 3 rows are held by all 3 seeds.")
+    assert text.startswith("1 of 2 rows are held by all 3 seeds; ")
     assert f"- {bad}: 2 of 3 seeds reach {bad.asks:g}." in text
     assert "7, **3**, 7" in text
-    assert f"- {none}" in text.partition("## Not measured yet")[2]
+    missing = text.partition("## Not measured yet")[2]
+    assert f"- {none}\n" in missing
+    assert f"- {few}: 2 of 3 seeds so far, which pass" in missing
     assert f"- {good}" not in text

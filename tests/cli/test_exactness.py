@@ -16,6 +16,7 @@ from rillflow.runs.resume_exactness import MEANING, exactness, is_synchronous
 from tests.cli.conftest import QUICK
 
 SYNCHRONOUS = {"a2c", "ddpg", "dqn", "maml", "pg", "ppo", "rainbow", "sac", "simple_q", "td3"}
+SYNCHRONOUS |= {"bc", "cql", "iql", "marwil"}
 CONTINUOUS = {"apex_ddpg", "ddpg", "sac", "td3"}
 """learned on PointGoal here: of Pendulum only what can be seen can be saved"""
 

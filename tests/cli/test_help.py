@@ -50,7 +50,8 @@ def test_help_names_every_command_and_each_has_its_file(call) -> None:
     text = call("--help").out
     for command in COMMANDS:
         assert f"\n  {command} " in text
-        assert callable(import_module(f"rillflow.cli.commands.{command}").main)
+        module = command.replace("-", "_")
+        assert callable(import_module(f"rillflow.cli.commands.{module}").main)
     assert call().out == call("help").out == text
 
 

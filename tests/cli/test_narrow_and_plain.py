@@ -15,10 +15,10 @@ import pytest
 from rich.console import Console
 
 from rillflow.cli.output.fitted_lines import fitted
-from rillflow.cli.output.plain_terminal import plain
 from rillflow.runs.few_rows import AT_FIRST, FewRows
 from rillflow.runs.progress.display import Display
 from rillflow.runs.progress.operator_table import operator_table
+from rillflow.runs.progress.plain_terminal import plain
 from rillflow.runs.progress.time_left import Forecast
 from tests.cli.conftest import QUICK, environment
 
@@ -90,13 +90,24 @@ def test_no_encoding_ends_a_command(tmp_path: Path, encoding: str) -> None:
     assert b"?" not in done.stdout
 
 
+SCRIPT = """
+import rillflow as rf
+run = rf.train("ppo", "CartPole-v1", until={"seconds": 2}, engine="sim", num_workers=1)
+print(run.why)
+"""
+PROGRAMS = {
+    "command": ["-m", "rillflow", "train", "ppo", "CartPole-v1", *QUICK, "--until", "seconds=2"],
+    "script": ["-c", SCRIPT],
+}
+
+
 @pytest.mark.proc
-def test_the_display_is_drawn_in_ascii(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_display_is_drawn_in_ascii(program: str, tmp_path: Path) -> None:
     """As a terminal: what is read back has no byte above 127."""
     own, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "rillflow", "train", "ppo", "CartPole-v1", *QUICK,
-         "--until", "seconds=2"],
+        [sys.executable, *PROGRAMS[program]],
         cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs,
         env=environment(PYTHONIOENCODING="ascii", LANG="C", TERM="xterm", COLUMNS="60",
                         LINES="30"),

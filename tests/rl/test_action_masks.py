@@ -54,6 +54,7 @@ def test_nor_with_a_memory_or_several_choices_or_a_task() -> None:
         ("impala", Gate, {"model": "lstm", "lstm_size": 8}),
         ("ppo", Beside, {"memory": "gru", "memory_size": 8}),
         ("dqn", Gate, {"memory": "lstm", "memory_size": 8}),
+        ("r2d2", Gate, {"memory_size": 8}),
         ("ppo", Pairs, {}),
         ("maml", Tasks, {}),
     ):

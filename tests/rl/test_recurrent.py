@@ -178,7 +178,7 @@ def test_values_of_cut_episodes_are_those_of_the_whole_sequence() -> None:
 
 ENVS = {
     "maml": "PointGoal",
-    **dict.fromkeys(("apex_ddpg", "ddpg", "sac", "td3"), "Pendulum-v1"),
+    **dict.fromkeys(("apex_ddpg", "ddpg", "sac", "td3", "cql", "iql"), "Pendulum-v1"),
 }
 
 

@@ -172,6 +172,19 @@ def test_a_mistake_is_told_at_once_not_in_the_thread() -> None:
         short(wait=False, learning_rate=1)
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_so_is_what_cannot_begin(wait: bool, tmp_path: Path) -> None:
+    """A port that is taken, for one; nothing is left of the run."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(rf.RunError, match="is in use; choose another"):
+            short(wait=wait, view=True, view_port=port, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert short(run_dir=tmp_path / "run").state == "finished"
+
+
 def test_a_run_that_has_learned_nothing_says_so() -> None:
     run = rf.TrainingRun(None, {}, None)
     with pytest.raises(rf.RunError, match="has not begun"):
@@ -390,3 +403,34 @@ def test_the_policy_of_a_run_that_goes_on_is_loaded(tmp_path: Path) -> None:
             time.sleep(0.01)
         assert rf.load(tmp_path / "run").act([0.0] * 4) in (0, 1)
     assert run.over
+
+
+def test_policies_of_several_algorithms_come_of_one_flow(tmp_path: Path) -> None:
+    """The paper's composition: PPO and DQN learn from one stream, and are one run."""
+    from rillflow.algorithms import dqn, ppo
+    from rillflow.rl.multi_agent import MultiAgentConfig, MultiAgentWorkers, Select
+
+    def build() -> tuple[Any, Any]:
+        workers = MultiAgentWorkers(
+            MultiAgentConfig(
+                policies={"left": ppo.Config(hidden=(16,)), "right": dqn.Config(hidden=(16,))},
+                policy_mapping={"agent_0": "left", "agent_1": "right"},
+                num_envs_per_worker=4,
+                num_workers=1,
+            )
+        )
+        one, other = ParallelRollouts(workers).split()
+        plans = (
+            ppo.plan(Select(one, policy="left"), workers),
+            dqn.plan(Select(other, policy="right"), workers),
+        )
+        return rf.Union(*plans), workers
+
+    flow, workers = build()
+    run = rf.run(flow, workers, until=1000, engine="sim", run_dir=tmp_path / "run")
+    assert run.agents == {"agent_0": "left", "agent_1": "right"}
+    kinds = {name: type(own.config) for name, own in rf.load(tmp_path / "run").policies.items()}
+    assert kinds == {"left": ppo.Config, "right": dqn.Config}
+    flow, workers = build()
+    again = rf.resume(tmp_path / "run", flow=flow, workers=workers, until=2000)
+    assert again.steps >= 2000

@@ -24,11 +24,12 @@ class Config(a2c.Config):
 
 
 TUNED: dict[str, dict[str, Any]] = {
-    # more and smaller updates; values are near 100, and their errors, of which gradients are mostly
-    # made, would leave the actor little of one that is clipped to 0.5; see `amsgrad`
+    # more and smaller updates, of smaller values: errors of values are most of a gradient, and if
+    # it is clipped they leave the actor little; see `amsgrad`, too
     "CartPole-v1": {
         "num_envs_per_worker": 16,
-        "rollout_fragment_length": 16,
+        "rollout_fragment_length": 8,
+        "gamma": 0.98,
         "grad_clip": 5.0,
         "amsgrad": True,
     },

@@ -72,6 +72,7 @@ TUNED: dict[str, dict[str, Any]] = {
     **impala.TUNED,
     # once it hardly ever fails, gradients are tiny for a long time; see `amsgrad`
     "CartPole-v1": {"lr": 2e-3, "amsgrad": True},
+    "atari": {**impala.TUNED["atari"], "batch_uses": 1},  # learning takes most of the time
 }
 """settings for environments that the defaults do not suit"""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rillflow.algorithms import dqn
-from rillflow.algorithms.dqn import plan
+from rillflow.algorithms.dqn import plan as plan
 from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.q_learning import explorer, modules, prepare, update
 

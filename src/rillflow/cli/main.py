@@ -16,7 +16,7 @@ from importlib import import_module
 
 from rillflow.cli.commands import COMMANDS, GROUPS
 from rillflow.cli.output.error_messages import Usage, explain_error
-from rillflow.cli.output.plain_terminal import never_fail
+from rillflow.runs.progress.plain_terminal import never_fail
 
 _EXAMPLES = """\
 examples
@@ -84,7 +84,8 @@ def _run(given: list[str]) -> int:
         hint = f"did you mean `rillflow {near[0]}`?" if near else "`rillflow --help` lists them."
         what = "flag" if command.startswith("-") else "command"
         raise Usage(f"there is no {what} {command!r}; {hint}")
-    code: int = import_module(f"rillflow.cli.commands.{command}").main(given[1:])
+    module = command.replace("-", "_")
+    code: int = import_module(f"rillflow.cli.commands.{module}").main(given[1:])
     return code
 
 
@@ -96,7 +97,7 @@ def usage() -> str:
         "Distributed reinforcement learning as short, typed dataflows over actors.",
     ]
     for title, commands in GROUPS.items():
-        lines += ["", title, *(f"  {name:<10}{text}" for name, text in commands.items())]
+        lines += ["", title, *(f"  {name:<12}{text}" for name, text in commands.items())]
     lines += ["", _EXAMPLES]
     lines.append(
         "`rillflow COMMAND --help` says more about each. RILLFLOW_DEBUG=1 shows tracebacks."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -262,6 +263,19 @@ class AlgorithmConfig(metaclass=_Settings):
         """Rows per optimiser step, of batches that hold several; None: a batch is one step."""
         return None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of a run with these settings."""
+        return ()
+
+    @property
+    def plays(self) -> bool:
+        """Whether environments are played to learn."""
+        return True
+
+    def require_ready(self, until: Mapping[str, float]) -> None:
+        """Refuse to begin a run with these limits; algorithms that need more than settings do."""
+
     def validate(self) -> None:
         """Refuse types and numbers that cannot work, all at once."""
         # numbers are compared only if they are numbers
@@ -354,6 +368,15 @@ def below_one(settings: Any, *names: str) -> list[str]:
         f"{name} must be at least 1, got {getattr(settings, name)!r}"
         for name in names
         if getattr(settings, name) < 1
+    ]
+
+
+def above_zero(settings: Any, *names: str) -> list[str]:
+    """What is wrong with settings that must be above 0, or None."""
+    return [
+        f"{name} must be above 0, got {value!r}"
+        for name in names
+        if (value := getattr(settings, name)) is not None and not 0 < value < math.inf
     ]
 
 

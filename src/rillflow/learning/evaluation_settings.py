@@ -34,6 +34,7 @@ def for_limits(config: C, until: Mapping[str, float]) -> C:
     Raises:
         BuildError: it is to be evaluated, and its environments cannot be made a second time.
     """
+    config.require_ready(until)
     if "eval_return" in until and config.eval_every is None:
         every = interval_for(until)
         warnings.warn(

@@ -92,6 +92,13 @@ class Actor(NumpyModule):
         self.tape.backs.append(back)
         return out, chance
 
+    def uniform(self, count: int) -> tuple[Floats, Floats]:
+        """Actions [count, *shape] from anywhere within their bounds, and their log-probabilities,
+        as those of `sample` are: of what is in -1 ... 1."""
+        width = self.spec.actions.width
+        squeezed = self.rng.uniform(-1, 1, (count, width)).astype(np.float32).T
+        return self._within(squeezed), np.full(count, -width * np.log(2), np.float32)
+
     def smoothed(self, obs: Array, scale: float, clip: float) -> Floats:
         """Actions with clipped noise, within their bounds (Fujimoto et al. 2018, section 5.3)."""
         squeezed = np.tanh(self._outputs(obs)[0][: self.spec.actions.width])

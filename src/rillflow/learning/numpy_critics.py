@@ -95,3 +95,14 @@ class Number(NumpyModule):
 
         self.tape.backs.append(back)
         return out
+
+    def follow(self, value: Any, part: float) -> np.float32:
+        """Go a part of the way to a value, the first time all of it; where it is then, a constant.
+
+        What is not finite is not followed.
+        """
+        own, to = self.parameters[0], np.float32(value_of(value))
+        towards = to if own == 0 else own + np.float32(part) * (to - own)
+        if np.isfinite(towards):
+            self.parameters[0] = towards
+        return np.float32(self.parameters[0])

@@ -78,7 +78,7 @@ class Overview:
                     line.name + " *" * line.acts,
                     line.what,
                     f"{line.numbers:,}",
-                    f"{line.rate:g}",
+                    f"{line.rate:g}" if line.numbers else "-",
                     line.target or "-",
                 )
                 for line in self.networks

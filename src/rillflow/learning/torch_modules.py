@@ -123,6 +123,14 @@ class Actor(Policy):
         logp = terms.sum(-1) - 0.5 * _LOG_2_PI * noise.shape[-1]
         return self._within(torch.tanh(drawn)), logp
 
+    def uniform(self, count: int) -> tuple[Tensor, Tensor]:
+        """Actions [count, *shape] from anywhere within their bounds, and their log-probabilities,
+        as those of `sample` are: of what is in -1 ... 1."""
+        width = self.spec.actions.width
+        drawn = self.rng.uniform(-1, 1, (count, width)).astype(np.float32)
+        logp = torch.full((count,), -width * _LOG_2, device=self.device)
+        return self._within(torch.from_numpy(drawn).to(self.device)), logp
+
     @torch.no_grad()
     def smoothed(self, obs: Tensor, scale: float, clip: float) -> Tensor:
         """Actions with clipped noise, within their bounds (Fujimoto et al. 2018, section 5.3)."""
@@ -265,6 +273,17 @@ class Number(TorchModule):
         """The number."""
         value: Tensor = self.network.value  # type: ignore[assignment]
         return value if torch.is_grad_enabled() else value.detach()
+
+    @torch.no_grad()
+    def follow(self, value: Any, part: float) -> Tensor:
+        """Go a part of the way to a value, the first time all of it; where it is then, a constant.
+
+        What is not finite is not followed.
+        """
+        own: Tensor = self.network.value  # type: ignore[assignment]
+        towards = torch.where(own == 0, value, own + part * (value - own))
+        own.copy_(torch.where(torch.isfinite(towards), towards, own))
+        return own.detach().clone()
 
 
 class Frozen:

@@ -100,6 +100,8 @@ class Scalar:
     """One number that is learned."""
 
     first: float
+    follows: bool = False
+    """whether nothing learns it: an update tells it what to follow"""
 
     @property
     def parameter_shapes(self) -> dict[str, Shape]:
@@ -111,7 +113,7 @@ class Scalar:
         return {"value": np.array(self.first, np.float32)}
 
     def __str__(self) -> str:
-        return f"one number, {self.first:g} at first"
+        return "a moving average" if self.follows else f"one number, {self.first:g} at first"
 
 
 Description: TypeAlias = PolicySpec | QOfAction | Scalar
@@ -233,8 +235,15 @@ def scalar(first: float) -> Scalar:
     return Scalar(first)
 
 
+def moving_average() -> Scalar:
+    """One number that follows what an update tells it: `m.size.follow(value, part)`."""
+    return Scalar(0.0, follows=True)
+
+
 def parameters_of(description: Description) -> int | None:
     """How many numbers a network learns; None: it has to be built to know."""
     if isinstance(description, PolicySpec) and not description.plain:
         return None
+    if isinstance(description, Scalar) and description.follows:
+        return 0
     return sum(prod(shape) for shape in description.parameter_shapes.values())

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rillflow.results.export import export_onnx as export_onnx
     from rillflow.results.film_strip import frame_strip as frame_strip
     from rillflow.results.plots import plot_runs as plot_runs
+    from rillflow.results.record_episodes import record_data as record_data
     from rillflow.results.video import record as record
 
 _LAZY = {
@@ -25,6 +26,7 @@ _LAZY = {
     "frame_strip": "rillflow.results.film_strip",
     "plot_runs": "rillflow.results.plots",
     "record": "rillflow.results.video",
+    "record_data": "rillflow.results.record_episodes",
 }
 """names whose modules are imported when they are first used: most of us need few of them"""
 

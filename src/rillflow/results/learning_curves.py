@@ -8,7 +8,6 @@ import json
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +46,8 @@ class Run:
     """where it was evaluated, and the mean returns there"""
     about: dict[str, Any] = field(default_factory=dict)
     """its run.json"""
+    from_data: bool = False
+    """whether nobody played to learn: the curve is that of its evaluations, a step is a row"""
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,7 @@ def _check_names(abouts: Sequence[Mapping[str, Any]], group_by: Sequence[str]) -
 def read_run(path: Path, x: str, y: str) -> Run:
     """One run from `run.json` and `metrics.jsonl` in its directory."""
     about, metrics = _about(path / "run.json"), path / "metrics.jsonl"
-    points = _points(metrics, x, y)
-    evaluated = np.empty((0, 2))
-    if y == "return":
-        with suppress(BuildError):  # it has none
-            evaluated = _points(metrics, x, "eval_return")
+    points, evaluated, from_data = _points_of(metrics, x, y)
     order = np.argsort(points[:, 0], kind="stable")
     # several rows at the same place (updates on one batch of steps): the newest says it best
     at = points[order, 0]
@@ -155,7 +152,26 @@ def read_run(path: Path, x: str, y: str) -> Run:
         points[order, 1][newest],
         evaluated[np.argsort(evaluated[:, 0], kind="stable")],
         about,
+        from_data,
     )
+
+
+def _points_of(metrics: Path, x: str, y: str) -> tuple[Floats, Floats, bool]:
+    """A curve, beside returns of training those of evaluations, and whether these are all there is.
+
+    Who learns from recorded data has no returns of training: evaluations are the curve.
+    """
+    none = np.empty((0, 2))
+    if y != "return":
+        return _points(metrics, x, y), none, False
+    try:
+        evaluated = _points(metrics, x, "eval_return")
+    except BuildError:  # it has none
+        return _points(metrics, x, y), none, False
+    try:
+        return _points(metrics, x, y), evaluated, False
+    except BuildError:
+        return evaluated, none, True
 
 
 def _about(path: Path) -> dict[str, Any]:

@@ -31,7 +31,8 @@ _PIECE = 1 << 20
 _THEN = (1980, 1, 1, 0, 0, 0)
 """when each file says that it was written: the same run gives the same file"""
 _SINGLE = ("run.json", "metrics.jsonl", "graph.json", "policy.npz", "best_policy.npz")
-_OWN = ("consent",)
+_OWN = ("consent", "init_from")
+"""of run.json: which code its user agreed to, and where on this machine it began"""
 _FOLDERS = ("policies", "best_policies")
 
 

@@ -92,7 +92,7 @@ def _figure(groups: list[Group], x: str, y: str) -> Any:
         here = [group for group in groups if group.env == env]
         _panel(ax, env, here, names, x)
         if place % columns == 0:
-            ax.set_ylabel(_meaning(y))
+            ax.set_ylabel(_meaning("eval_return" if _from_data(groups) else y))
     for ax in axes[len(envs) :]:
         ax.set_visible(False)
     figure.tight_layout(w_pad=2.0, h_pad=2.0)
@@ -225,6 +225,8 @@ def apart(wanted: Sequence[float], size: float, height: float) -> list[float]:
 
 def _unit(x: str, groups: Sequence[Group]) -> tuple[str, float]:
     """What the axis is called, and what its values are divided by."""
+    if x == "steps" and _from_data(groups):
+        return "rows learned from", 1.0
     if x != "seconds":
         return _AXES[x], 1.0
     longest = max(float(run.x[-1]) for group in groups for run in group.runs)
@@ -232,6 +234,11 @@ def _unit(x: str, groups: Sequence[Group]) -> tuple[str, float]:
         if longest >= 2 * seconds:
             return f"{_AXES[x]} ({name})", seconds
     return f"{_AXES[x]} (seconds)", 1.0
+
+
+def _from_data(groups: Sequence[Group]) -> bool:
+    """Whether all of them learned from recorded data: steps are rows, and evaluations the curve."""
+    return all(run.from_data for group in groups for run in group.runs)
 
 
 def _meaning(y: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rillflow.errors import EndOfStream, RunError
@@ -29,12 +29,16 @@ class SourceWorker(ActingWorker):
 
     def __init__(self, config: AlgorithmConfig, spec: PolicySpec, info: ActorInfo) -> None:
         super().__init__(config, spec, info)
-        assert config.source is not None, "this worker is for settings with a source"
-        self.source = config.source(self)
+        self.source = self.source_of(config)(self)
         self.batches: Iterator[Any] = iter(self.source)
         self.steps = 0
         self.total_steps = 0
         """since the worker began"""
+
+    def source_of(self, config: AlgorithmConfig) -> Callable[..., Any]:
+        """The source that the settings name."""
+        assert config.source is not None, "this worker is for settings with a source"
+        return config.source
 
     def sample(self) -> SampleBatch:
         """The next batch."""

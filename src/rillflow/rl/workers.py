@@ -243,6 +243,10 @@ def _spec(config: AlgorithmConfig) -> tuple[PolicySpec, Any]:
         if envs.shrunk:
             warnings.warn(f"environment {envs.name!r}: {envs.shrunk}", stacklevel=4)
         spec = config.policy_spec(envs.observation_space, envs.action_space)
+        if getattr(config, "data", None) is not None:
+            from rillflow.rl.dataset_source import check_data  # who plays need not load it
+
+            check_data(config, spec, envs)
         return spec, None if isinstance(spec.model, str) else envs.reset()[0]
     finally:
         envs.close()

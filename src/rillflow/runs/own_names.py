@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rillflow.policies.archive import PROBLEMS
 from rillflow.safety.own_code import consented, run_with, setting_of
 
 
@@ -24,6 +23,7 @@ class OwnCode:
 
     def _agrees(self, path: Path) -> bool:
         """Whether policies say of their environment what run.json says, which is sealed."""
+        from rillflow.policies.archive import PROBLEMS  # with NumPy: help needs neither
         from rillflow.policies.saved import about_policy
 
         try:

@@ -12,6 +12,7 @@ GROUPS = {
     "look at what came of it": {
         "evaluate": "play episodes with a trained policy and report the returns",
         "record": "film a trained policy",
+        "record-data": "write episodes of a policy as a dataset to learn from",
         "plot": "draw the learning curves of one or more runs",
         "compare": "say how much better some runs are than others, and how sure that is",
         "pack": "write a run into one file, with a model card",

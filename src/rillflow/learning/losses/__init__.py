@@ -8,6 +8,11 @@ imported when the first tensor comes.
 from rillflow.learning.losses.categorical import categorical_error as categorical_error
 from rillflow.learning.losses.categorical import categorical_target as categorical_target
 from rillflow.learning.losses.categorical import expected_values as expected_values
+from rillflow.learning.losses.offline import advantage_weights as advantage_weights
+from rillflow.learning.losses.offline import conservative_loss as conservative_loss
+from rillflow.learning.losses.offline import expectile_loss as expectile_loss
+from rillflow.learning.losses.offline import joined as joined
+from rillflow.learning.losses.offline import repeated as repeated
 from rillflow.learning.losses.policy import approximate_kl as approximate_kl
 from rillflow.learning.losses.policy import clip_fraction as clip_fraction
 from rillflow.learning.losses.policy import clipped_surrogate_loss as clipped_surrogate_loss

@@ -184,7 +184,9 @@ def double_q_td_error(
 def q_of_taken(q: Given, actions: Array) -> Any:
     """`value.q_of_taken`."""
     x, a = array_of(q), array_of(actions)
-    if not (x.dtype is FLOAT and x.size and a.dtype.kind == "i" and a.shape == x.shape[:-1]):
+    if type(actions) is not np.ndarray or not (
+        x.dtype is FLOAT and x.size and a.dtype.kind == "i" and a.shape == x.shape[:-1]
+    ):
         check_floats("q_of_taken", q=q)
         check_ints("q_of_taken", actions=actions)
         check_last_dim("q_of_taken", q=x)

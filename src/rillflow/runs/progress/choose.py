@@ -29,7 +29,9 @@ def shows(progress: bool | None, run: TrainingRun, *, blocking: bool) -> list[Li
     title = run.title + (f", into {run.directory}" if run.directory else "")
     if sys.stdout is not None and sys.stdout.isatty() and blocking:
         from rillflow.runs.progress.display import Display
+        from rillflow.runs.progress.plain_terminal import never_fail
 
+        never_fail()  # whatever the terminal can write
         return [Display(title, run.until, notes)]
     if progress:
         from rillflow.runs.listener_thread import Aside

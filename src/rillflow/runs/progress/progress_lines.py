@@ -56,8 +56,10 @@ def line(row: Row, forecast: Forecast) -> str:
     """One row as text."""
     text = (
         f"{duration(row['seconds']):>11} {row['steps']:>10,.0f} steps "
-        f"{forecast.rate:>8,.0f} steps/s   return {shown_return(row)}"
+        f"{forecast.rate:>8,.0f} steps/s"
     )
+    if math.isfinite(row["return"]) or "eval_return" not in row:  # who learns from data plays none
+        text += f"   return {shown_return(row)}"
     if "eval_return" in row:
         text += f"   {shown_evaluation(row)}"
     left = forecast.left()
@@ -92,8 +94,8 @@ def shown_evaluation(row: Row) -> str:
 
 def got_so_far(row: Row) -> str:
     """How good a run has become, in a few words."""
-    if not math.isfinite(row["return"]):
-        return "no episode has ended"
+    if not math.isfinite(row["return"]):  # nobody has played, or not to an end
+        return shown_evaluation(row) if "eval_return" in row else "no episode has ended"
     evaluated = f", {shown_evaluation(row)}" if "eval_return" in row else ""
     return f"return {row['return']:.1f}{of_few(row)}{evaluated}"
 

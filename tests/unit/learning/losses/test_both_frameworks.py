@@ -95,7 +95,20 @@ def atoms(*others: str) -> Callable[[Random, Shape], dict[str, Any]]:
 
 
 TRACE = ("log_rhos", "r_t", "discount_t", "v_tm1", "v_t", "ended_t")
+
+
+def drawn(random: Random, shape: Shape) -> dict[str, Any]:
+    """Two critics' values of five actions for each of N observations, and of the data's."""
+    parts = {"q": (2, 5, *shape), "logp": (5, *shape), "q_data": (2, *shape)}
+    return {name: floats(random, *size) for name, size in parts.items()}
+
+
 CASES: dict[str, Case] = {
+    "advantage_weights": Case(normal("advantages"), options={"beta": 1.5, "most": 2.0}),
+    "expectile_loss": Case(normal("v", "target"), ("v",), {"tau": 0.7}),
+    "conservative_loss": Case(drawn, ("q", "q_data"), rank=1),
+    "repeated": Case(rows("x"), options={"times": 3}, rank=1),
+    "joined": Case(rows("a", "b"), rank=1),
     "policy_gradient_loss": Case(normal("logp", "advantages"), ("logp",), masked=True),
     "clipped_surrogate_loss": Case(
         normal("logp", "old_logp", "advantages"), ("logp",), {"clip": 0.2}, masked=True

@@ -49,10 +49,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "n_step_td_target": {"r_tn": X, "discount_tn": X, "v_tn": X},
     "policy_gradient_loss": {"logp": X, "advantages": X},
     "q_learning_td_error": {"q_tm1": X, "a_tm1": INTS, "r_t": V, "discount_t": V, "q_t": X},
+    "q_of_taken": {"q": X, "actions": INTS},
     "rescaled": {"x": X},
+    "soft_value": {"logits": X, "q": X, "alpha": 0.3},
     "standardized": {"x": X},
     "td_loss": {"q": X, "target": ROW, "weights": ROW},
     "td_target": {"rewards": X, "discount": X, "next_values": X},
+    "uniform_entropy": {"mask": FLAGS},
     "unscaled": {"x": X},
     "value_loss": {"v": X, "target": X},
     "vtrace": {"log_rhos": X, "r_t": X, "discount_t": X, "v_tm1": X, "v_t": X, "ended_t": FLAGS},
@@ -62,7 +65,8 @@ GOOD: dict[str, dict[str, Any]] = {
 TENSORS = [(f, a) for f, args in GOOD.items() for a, x in args.items() if torch.is_tensor(x)]
 ALONE = {("expected_values", "logits"), ("entropy_bonus", "entropy"),
          ("entropy_categorical", "logits"), ("huber", "x"), ("entropy_gaussian", "log_std"),
-         ("standardized", "x"), ("lowest", "q"), ("rescaled", "x"), ("unscaled", "x")}  # fmt: skip
+         ("standardized", "x"), ("lowest", "q"), ("rescaled", "x"), ("unscaled", "x"),
+         ("uniform_entropy", "mask")}  # fmt: skip
 """the only tensor of its function"""
 BROADCAST = {("minimum", "a"), ("minimum", "b")}
 
