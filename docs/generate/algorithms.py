@@ -43,6 +43,7 @@ TITLES = {
 }
 ORDER = (
     *("ppo", "a2c", "a3c", "impala", "appo", "pg"),
+    *("dqn", "rainbow", "apex", "r2d2", "simple_q", "async_dqn"),
     *("sac", "td3", "ddpg", "apex_ddpg", "maml"),
     *("bc", "marwil", "cql", "iql"),
 )

@@ -9,7 +9,7 @@ from docs.generate.colours import INK, OURS, THEIRS
 
 Document = dict[str, Any]
 COLUMNS = 4
-_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10.5, "fontweight": "bold", "color": INK}
+_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 9, "fontweight": "bold", "color": INK}
 
 
 def generality(document: Document) -> Any:
@@ -25,7 +25,8 @@ def generality(document: Document) -> Any:
             "rillflow": _rows(document, case),
             "sb3": _rows(document, f"sb3 {algorithm} {env}"),
         }
-        panels.append((f"{env}, {algorithm.upper()}", sides, nothing))
+        title = env.partition("/")[2] or env
+        panels.append((title if algorithm == "ppo" else f"{title}, SAC", sides, nothing))
     return _panels(panels)
 
 
@@ -48,7 +49,7 @@ def _panels(
 ) -> Any:
     from matplotlib.figure import Figure
 
-    panels = [panel for panel in panels if any(panel[1].values())]
+    panels = [panel for panel in panels if panel[1]["rillflow"]]  # what is missing is told below
     if not panels:
         return None
     lines = -(-len(panels) // columns)

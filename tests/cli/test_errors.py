@@ -16,7 +16,7 @@ CASES = [
     (["play", "runs/x"], "did you mean `rillflow record`?"),
     (["train", "CartPole-v1"], "is an environment, and the algorithm comes first: ppo CartPole-v1"),
     (["train", "CartPole-v1", "ppo"], "the algorithm comes first, as in ppo CartPole-v1"),
-    (["train", "ddpg", "Pendulum-v1"], "Did you mean 'td3'?"),
+    (["train", "d4pg", "Pendulum-v1"], "Did you mean 'ddpg'?"),
     (["train", "ppo", "breakout"], "did you mean 'ALE/Breakout-v5'?"),
     ([*TRAIN, "--steps", "1000"], "did you mean --until steps=50000?"),
     ([*TRAIN, "--logdir", "x"], "did you mean --run-dir?"),

@@ -38,3 +38,16 @@ def test_mistakes_are_one_line(call: Any, finished: Path, tmp_path: Path) -> Non
         assert (done.code, done.err.count("\n")) == (2, 1), done
         assert told in done.err
     assert not (tmp_path / "bad").exists()
+
+
+def test_of_several_agents_one_is_served_once_it_is_unpacked(call: Any, tmp_path: Path) -> None:
+    import rillflow as rf
+    from rillflow.results.pack import pack_run
+
+    how: dict[str, Any] = {"engine": "sim", "num_workers": 1, "until": 600, "policies": "each"}
+    rf.train("ppo", "MultiAgentCartPole", run_dir=tmp_path / "two", **how)
+    pack_run(tmp_path / "two", tmp_path / "two.rill")
+    done = call("serve", "two.rill")
+    assert done.code == 2
+    assert "`rillflow unpack two.rill` makes a directory of it" in done.err
+    assert call("evaluate", "two.rill", "--episodes", "1").code == 0

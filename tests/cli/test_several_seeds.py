@@ -195,3 +195,25 @@ def test_ctrl_c_while_modules_are_loaded_prints_no_traceback(tmp_path: Path) -> 
     assert process.returncode == 130
     assert "Traceback" not in out + err
     assert "0 of 4 seeds came to their end" in out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's death")
+def test_runs_end_and_are_saved_when_who_began_them_is_killed(tmp_path: Path) -> None:
+    process = start(tmp_path, "ppo", "CartPole-v1", *QUICK, "--until", "steps=1000M",
+                    "--seeds", "0-1", "--jobs", "2", "--json")  # fmt: skip
+    seen: set[str] = set()
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = json.loads(line)
+        seen |= {event["of"]} if event["event"] == "row" else set()
+        if len(seen) == 2:
+            break
+    process.kill()
+    process.communicate()
+    end = time.monotonic() + PATIENCE
+    while _processes(str(tmp_path)):
+        assert time.monotonic() < end, "they go on"
+        time.sleep(0.1)
+    for run in (tmp_path / "runs").iterdir():
+        assert (run / "policy.npz").exists()
+        assert json.loads((run / "status.json").read_text())["state"] == "stopped"

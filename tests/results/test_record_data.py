@@ -143,3 +143,24 @@ def test_the_command_says_what_is_wrong(
 ) -> None:
     assert main(["record-data", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_evaluations_are_the_curve_of_a_run_that_learned_from_data(tmp_path: Path) -> None:
+    import json
+
+    from rillflow.results import plot_runs
+    from rillflow.results.learning_curves import read_run
+
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text(json.dumps({"algorithm": "bc", "env": "CartPole-v1"}))
+    rows = [{"steps": 100 * i, "return": None, "loss": 1.0} for i in range(4)]
+    for i in (1, 3):
+        rows[i] |= {"eval_steps": 100 * i, "eval_return": 10.0 * i}
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = read_run(run, "steps", "return")
+    assert found.from_data
+    assert (found.x.tolist(), found.y.tolist()) == ([100, 300], [10, 30])
+    drawn = plot_runs([run], tmp_path / "curve.svg").read_text()
+    assert "mean return when evaluated" in drawn
+    assert "rows learned from" in drawn

@@ -40,9 +40,9 @@ NAMES = tuple(ALGORITHMS)
 
 
 _NEAREST = {
-    "ddpg": "td3", "d4pg": "td3", "ddqn": "dqn", "doubledqn": "dqn", "duelingdqn": "dqn",
-    "rainbow": "dqn", "c51": "dqn", "qrdqn": "dqn", "trpo": "ppo", "ppo2": "ppo", "acktr": "a2c",
-    "reinforce": "pg", "vpg": "pg", "r2d2": "apex", "qlearning": "dqn",
+    "d4pg": "ddpg", "ddqn": "dqn", "doubledqn": "dqn", "duelingdqn": "dqn",
+    "c51": "rainbow", "qrdqn": "dqn", "trpo": "ppo", "ppo2": "ppo", "acktr": "a2c",
+    "reinforce": "pg", "vpg": "pg", "qlearning": "dqn",
 }  # fmt: skip
 """what comes nearest to algorithms that are not here, by their spelling elsewhere"""
 

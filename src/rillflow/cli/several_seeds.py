@@ -64,10 +64,12 @@ def _build_once(request: Request, until: Mapping[str, float]) -> None:
     from rillflow.cli.run_flags import chosen_engine
     from rillflow.learning.evaluation_settings import for_limits
     from rillflow.runs.job import Job
+    from rillflow.runs.multi_agent import with_copies
 
-    config, engine = for_limits(request.config, until), chosen_engine(request.options)
-    agents = agents_for(request)
+    engine = chosen_engine(request.options)
     with notes_as_lines():
+        agents = agents_for(request)
+        config = for_limits(with_copies(request.config, agents, request.given), until)
         Job(request.algorithm, request.module, config, until, 0, engine, agents).build()
 
 

@@ -25,6 +25,9 @@ from typing import Any
 _LONGEST_LINE = 1 << 20
 _TAIL = 20
 """lines of what a process says that are kept for the case that it fails"""
+_ENDS_WITH = "RILLFLOW_ENDS_WITH"
+"""a variable with the process that a run ends with"""
+_PR_SET_PDEATHSIG = 1
 _GRACE = 30.0
 """seconds that processes have, once they were told to stop now"""
 _LAST_WORDS = 2.0
@@ -135,6 +138,7 @@ class SideBySide:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             process_group=0,
+            env={**os.environ, _ENDS_WITH: str(os.getpid())},
         )
         member.process, member.state, member.began = process, "running", time.monotonic()
         self.members.append(member)
@@ -243,6 +247,22 @@ class SideBySide:
         for member in self.members:
             if member.code is None:
                 member.stop()
+
+
+def end_with_parent() -> None:
+    """In a process of ours: be told to stop if whoever began it is killed, and cannot say so.
+
+    Linux does it; elsewhere the run goes on to its limits.
+    """
+    parent = os.environ.pop(_ENDS_WITH, None)  # workers of the run are no children of that one
+    if parent is None or not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != int(parent):  # it was killed before we asked
+        raise KeyboardInterrupt
 
 
 def room_for(engine: str, workers: int) -> int:

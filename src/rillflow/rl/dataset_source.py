@@ -96,7 +96,7 @@ def rows_for(
     rows_of = RowsOf(dataset, n_step, config.gamma, config.preprocessing, config.action_masks)
     seen, acts = rows_of.observation_space, rows_of.action_space
     if seen.shape != spec.observation_shape or seen.dtype != spec.observation_space.dtype:
-        why = ": masks of actions in infos are not in a dataset" if spec.masked else ""
+        why = ": masks in infos are not in a dataset, action_masks=False" if spec.masked else ""
         raise BuildError(
             f"dataset {dataset.name!r}: its observations are seen as {seen}, and the policy takes "
             f"{spec.observation_space}{why}."

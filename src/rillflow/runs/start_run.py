@@ -55,6 +55,7 @@ def start(
     run = TrainingRun(job.config, job.until, None if directory is None else directory.path, title)
     run.flow = built[1]
     around = _Around(job, built, options, directory, run, resumed=resumed)
+    around.prepare()
     if options.wait:
         with Interrupts(around.stopping) as interrupts:
             around.train(interrupts)
@@ -89,6 +90,11 @@ class _Around:
         self.wish = Interrupts()
         """of a run in a thread, which signals do not reach"""
         self._shows: list[Listener] = []
+        self._listeners: list[Listener] = []
+        self._checkpointer: Checkpointer | None = None
+        self._checkpoint: Checkpoint | None = None
+        self._stack = ExitStack()
+        """what is given back at the end"""
 
     def stopping(self) -> None:
         """Say that Ctrl-C was heard."""
@@ -113,41 +119,46 @@ class _Around:
             if not isinstance(error, Exception):
                 return
 
+    def prepare(self) -> None:
+        """What can go wrong before anything is trained, such as a port that is taken."""
+        options, directory = self.options, self.directory
+        with ExitStack() as stack:
+            if directory is not None:
+                stack.callback(self._leave_directory, directory)
+                self._checkpointer = stack.enter_context(checkpointer_for(options, directory))
+                if self._resumed:
+                    self._checkpoint = self._checkpointer.newest()
+                self.run.url = opened_view(options, directory, stack)
+                self._listeners = loggers_for(options, directory)
+            self._stack = stack.pop_all()
+
     def train(self, interrupts: Interrupts) -> None:
         """Train to the end, whatever it is."""
         try:
-            with ExitStack() as stack:
-                if self.directory is not None:
-                    stack.callback(self._leave_directory, self.directory)
-                self._train(stack, interrupts)
+            with self._stack:
+                self._train(interrupts)
         except BaseException as error:
             self.run.fails(error)
             raise
         finally:
             self.run.url = None
+            self._checkpointer = self._checkpoint = None  # they know what was trained with
+            self._listeners, self._shows = [], []
 
-    def _train(self, stack: ExitStack, interrupts: Interrupts) -> None:
-        options, directory = self.options, self.directory
-        checkpointer: Checkpointer | None = None
-        checkpoint: Checkpoint | None = None
-        listeners: list[Listener] = []
-        if directory is not None:
-            checkpointer = stack.enter_context(checkpointer_for(options, directory))
-            checkpoint = checkpointer.newest() if self._resumed else None
-            self.run.url = opened_view(options, directory, stack)
-            listeners = loggers_for(options, directory)
+    def _train(self, interrupts: Interrupts) -> None:
+        options = self.options
         self._shows = shows(options.progress, self.run, blocking=options.wait)
         if self.run.url is not None and not self._shows:
             print(f"view it at {self.run.url}", file=sys.stderr, flush=True)
         built, self._built = self._built, None  # what it was made of may go when it is over
         run_job(
             self.job,
-            listeners=[*listeners, *self._shows],
+            listeners=[*self._listeners, *self._shows],
             interrupts=interrupts,
             on_row=options.on_row,
             built=built,
-            checkpointer=checkpointer,
-            checkpoint=checkpoint,
+            checkpointer=self._checkpointer,
+            checkpoint=self._checkpoint,
             callbacks=options.callbacks,
             seen=self.run,
             record_every=options.record_every,

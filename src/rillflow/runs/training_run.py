@@ -116,7 +116,7 @@ class TrainingRun:
         self.state = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
 
     def _let_go(self) -> None:
-        self._learned = self._best = self._run = None
+        self._learned = self._best = self._run = self._interrupts = None
 
     def in_thread(self, train: Callable[[], None], interrupts: Interrupts) -> None:
         """Train in a thread of its own."""
@@ -184,10 +184,11 @@ class TrainingRun:
         """
         if self.over:
             return
-        if self._interrupts is None or threading.get_ident() == self._trains_in:
+        interrupts = self._interrupts
+        if interrupts is None or threading.get_ident() == self._trains_in:
             self.stopped_by = "a callback called run.stop()"
         else:
-            self._interrupts.wish()
+            interrupts.wish()
 
     def wait(self, timeout: float | None = None) -> TrainingRun:
         """Wait until it is over, or so many seconds; what it failed with is raised here.
@@ -214,7 +215,8 @@ class TrainingRun:
                 thread.join(left)
                 if heard.wished:
                     self.stop()
-                    heard.saving = self._interrupts is not None and self._interrupts.saving
+                    own = self._interrupts
+                    heard.saving = own is None or own.saving
         heard.pass_on()
 
     def told(self) -> bool:

@@ -189,8 +189,8 @@ def _caveats(found: Comparison) -> Iterator[str]:
         yield ""
         yield "  One run says nothing of other seeds, so its curve has no interval."
         if played:
-            yield "  The episodes tell these policies apart, not the settings that made them:"
-        yield "  train more seeds with `rillflow train ... --seeds 0-4`."
+            yield "  The episodes tell these policies apart, not the settings that made them."
+        yield "  More seeds come from `rillflow train ... --seeds 0-4`."
     elif least < FEW:
         yield ""
         yield f"  Intervals of {least} seeds are mostly too narrow; take {FEW} or more to be sure."

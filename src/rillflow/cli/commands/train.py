@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from rillflow.cli.flags.callbacks import callbacks_from
@@ -21,6 +21,7 @@ from rillflow.cli.request import (
     parse_request,
 )
 from rillflow.cli.run_flags import add_run_flags, chosen_engine
+from rillflow.cli.side_by_side import end_with_parent
 
 if TYPE_CHECKING:
     from rillflow.runs.callbacks import Callbacks
@@ -37,6 +38,7 @@ update, saves and stops (exit code 130); twice stops now."""
 
 def main(arguments: Sequence[str]) -> int:
     """Train."""
+    end_with_parent()
     parser = Parser("train", _DESCRIPTION, "ALGORITHM [ENV] [--until LIMIT=N] [--FLAG VALUE ...]")
     add_request_flags(parser)
     add_run_flags(parser)
@@ -210,7 +212,8 @@ def heard(show: list[Listener]) -> Any:
             if hasattr(listener, "stopping"):
                 listener.stopping = True
                 return
-        print("stopping after this update; Ctrl-C again stops now", file=sys.stderr, flush=True)
+        with suppress(OSError):  # nobody may be there any more to read it
+            print("stopping after this update; Ctrl-C again stops now", file=sys.stderr, flush=True)
 
     return say
 
@@ -260,6 +263,7 @@ def summary(directory: RunDirectory, outcome: Outcome) -> list[str]:
         *_best_line(directory, outcome),
         f"  flow    {directory.path / 'graph.svg'}",
         *([f"  curve   {directory.curve}"] if directory.curve.exists() else []),
+        *([f"  films   {films}"] if (films := directory.path / "films").is_dir() else []),
         f"  next    {again}",
         *([] if about.get("agents") else [f"          {program()} record {directory}{play}"]),
         f"          {program()} resume {directory} --until ...{go_on}",

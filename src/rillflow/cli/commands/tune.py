@@ -117,15 +117,15 @@ def _optuna() -> Any:
 
 
 def _given(request: Request) -> dict[str, Any]:
-    """Settings that the user has chosen: by a flag, or in --config and unlike the usual."""
+    """Settings that the user has chosen, and those that follow from them."""
     import dataclasses
 
     usual = request.module.Config.make(env=request.config.env)
     found = {}
     for field in dataclasses.fields(request.config):
         value = getattr(request.config, field.name)
-        flag = hasattr(request.options, f"setting:{field.name}")
-        if field.name != "env" and (flag or value != getattr(usual, field.name)):
+        named = field.name in request.given
+        if field.name != "env" and (named or value != getattr(usual, field.name)):
             found[field.name] = value
     return found
 

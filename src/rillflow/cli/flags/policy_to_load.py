@@ -69,6 +69,11 @@ class Asked:
         found = self.all()
         if isinstance(found, TrainedAgents):
             there = Path(self.options.run)
+            if not there.is_dir():
+                raise Usage(
+                    f"{self.options.run!r} has the policies of several agents: `rillflow unpack "
+                    f"{self.options.run}` makes a directory of it, in which each has its own file"
+                )
             at_its_end = there / "policies" / f"{next(iter(found.policies))}.npz"
             what = several.format(first=min(there.glob("**/*.npz"), default=at_its_end))
             raise Usage(f"{self.options.run!r} has the policies of several agents: {what}")

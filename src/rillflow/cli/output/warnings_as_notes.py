@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 
@@ -18,7 +18,8 @@ def notes_as_lines() -> Iterator[None]:
         text = " ".join(str(message).split())
         if text not in told:
             told.add(text)
-            print(f"note: {text}", file=sys.stderr, flush=True)
+            with suppress(OSError):  # a note that nobody can read any more ends no run
+                print(f"note: {text}", file=sys.stderr, flush=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
