@@ -344,7 +344,7 @@ def test_a_tree_on_ray() -> None:
 
 def test_a_trained_policy_that_remembers_acts_and_evaluates() -> None:
     """It goes on from what it saw, forgets at a start, and evaluates whole episodes."""
-    trained = short(steps=300, **MEMORY)
+    trained = short(steps=300, **MEMORY).policy
     one, two = np.zeros(2, np.float32), np.full(2, 0.1, np.float32)
     assert trained.act(one, starts=True) in (0, 1)
     first = trained._memory

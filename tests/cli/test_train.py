@@ -28,7 +28,7 @@ def test_a_run_fills_its_directory(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     assert names == {"run.json", "graph.json", "graph.svg", "metrics.jsonl", "status.json",
                      "policy.npz", "best_policy.npz", "curve.png", "checkpoints", "tensorboard",
-                     ".lock"}  # fmt: skip
+                     "machine.jsonl", ".lock"}  # fmt: skip
     about = json.loads((finished / "run.json").read_text())
     assert (about["algorithm"], about["until"]) == ("ppo", {"steps": 4000})
     assert about["config"]["num_envs_per_worker"] == 8

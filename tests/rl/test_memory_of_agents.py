@@ -146,5 +146,5 @@ def test_agents_that_remember_are_trained_evaluated_and_saved(
     )  # fmt: skip
     assert all(one.spec.recurrent for one in trained.policies.values())
     trained.save(tmp_path / "agents")
-    again = type(trained).load(tmp_path / "agents")
+    again = rf.load(tmp_path / "agents")
     assert again.evaluate(2) == trained.evaluate(2)

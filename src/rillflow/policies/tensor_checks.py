@@ -43,6 +43,12 @@ def check_ints(where: str, **tensors: Tensor) -> None:
             )
 
 
+def check_tensors(where: str, **tensors: Tensor) -> None:
+    """Each is a tensor, whatever it holds."""
+    for name, tensor in tensors.items():
+        _check_is_tensor(where, name, tensor)
+
+
 def _check_is_tensor(where: str, name: str, tensor: object) -> None:
     if not isinstance(tensor, Tensor):
         raise TypeError(

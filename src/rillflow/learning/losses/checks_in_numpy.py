@@ -46,6 +46,11 @@ def check_ints(where: str, **arrays: Any) -> None:
     _check_kind(where, "iu", "an integer", "np.int64", arrays)
 
 
+def check_arrays(where: str, **arrays: Any) -> None:
+    """Each is an array of numbers or booleans."""
+    _check_kind(where, "fbiu", "an", "np.float32", arrays)
+
+
 def check_mask(mask: Array, x: Array) -> None:
     """A mask holds booleans and has the shape of what it masks."""
     if type(mask) is np.ndarray and mask.dtype is BOOL and mask.shape == x.shape:

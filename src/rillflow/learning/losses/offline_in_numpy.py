@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rillflow.learning.losses.checks_in_numpy import FLOAT, array_of, check_floats
+from rillflow.learning.losses.checks_in_numpy import FLOAT, array_of, check_arrays, check_floats
 from rillflow.learning.losses.node import node, nodes
 from rillflow.learning.tape import Array, Var
 from rillflow.policies.shape_checks import check_same_shape, check_shape
@@ -62,9 +62,15 @@ def conservative_loss(q: Given, logp: Given, q_data: Given) -> Any:
 def repeated(x: Array, times: int) -> Array:
     """`offline.repeated`."""
     rows = array_of(x)
+    if rows.dtype is not FLOAT:
+        check_arrays("repeated", x=x)
     return np.tile(rows, (times, *[1] * (rows.ndim - 1)))
 
 
 def joined(a: Given, b: Given) -> Array:
     """`offline.joined`."""
-    return np.concatenate([array_of(a), array_of(b)])
+    rows, others = array_of(a), array_of(b)
+    if not (rows.dtype is others.dtype is FLOAT):
+        check_arrays("joined", a=a, b=b)
+    check_shape("joined", others.shape[:1] + rows.shape[1:], "rows of a", b=others)
+    return np.concatenate([rows, others])

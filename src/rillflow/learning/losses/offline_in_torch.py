@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rillflow.policies.shape_checks import check_same_shape, check_shape
-from rillflow.policies.tensor_checks import check_floats
+from rillflow.policies.tensor_checks import check_floats, check_tensors
 
 
 def advantage_weights(advantages: Tensor, beta: float, most: float) -> Tensor:
@@ -38,9 +38,12 @@ def conservative_loss(q: Tensor, logp: Tensor, q_data: Tensor) -> Tensor:
 
 def repeated(x: Tensor, times: int) -> Tensor:
     """`offline.repeated`."""
+    check_tensors("repeated", x=x)
     return x.detach().repeat(times, *[1] * (x.ndim - 1))
 
 
 def joined(a: Tensor, b: Tensor) -> Tensor:
     """`offline.joined`."""
+    check_tensors("joined", a=a, b=b)
+    check_shape("joined", b.shape[:1] + a.shape[1:], "rows of a", b=b)
     return torch.cat([a.detach(), b.detach()])
