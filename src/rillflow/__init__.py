@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from rillflow.policies.modules import Modules as Modules
     from rillflow.runs.load_policy import load as load
     from rillflow.runs.own_flow import run as run
-    from rillflow.runs.resume_run import resume as resume
+    from rillflow.runs.resume import resume as resume
     from rillflow.runs.train import train as train
     from rillflow.runs.training_run import TrainingRun as TrainingRun
     from rillflow.scheduler.run import Run as Run
@@ -75,7 +75,7 @@ _LAZY = {
     "Step": "rillflow.learning.update",
     "TrainingRun": "rillflow.runs.training_run",
     "load": "rillflow.runs.load_policy",
-    "resume": "rillflow.runs.resume_run",
+    "resume": "rillflow.runs.resume",
     "run": "rillflow.runs.own_flow",
     "simulate": "rillflow.simulation",
     "train": "rillflow.runs.train",

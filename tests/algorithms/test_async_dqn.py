@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rillflow.algorithms import async_dqn
-from rillflow.policies.explorers import Place
+from rillflow.policies.exploration_schedules import Place
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
 from rillflow.runs.train import Trained, train

@@ -387,7 +387,7 @@ def test_a_policy_is_saved_and_exported(algorithm: Any, tmp_path: Path) -> None:
     assert np.array_equal(loaded.act(obs), trained.act(obs))
     assert loaded.spec == trained.spec
     pytest.importorskip("onnx")
-    from rillflow.results.export import export_onnx
+    from rillflow.results.onnx_export import export_onnx
 
     assert export_onnx(trained, tmp_path / "policy.onnx").exists()
 

@@ -11,7 +11,7 @@ import torch
 import rillflow as rf
 from rillflow.algorithms import get_algorithm
 from rillflow.learning.results import RowStats
-from rillflow.policies.explorers import Place
+from rillflow.policies.exploration_schedules import Place
 from rillflow.rl.replay_actor import KEY_BITS
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers

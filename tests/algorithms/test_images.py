@@ -16,7 +16,7 @@ from rillflow.algorithms import ppo
 from rillflow.errors import BuildError
 from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.workers import Workers
-from rillflow.runs.resume import settings_from
+from rillflow.runs.saved_job import settings_from
 from rillflow.types import ActorInfo
 from tests.catch import Catch
 from tests.unit.envs.test_preprocessing import pictures

@@ -196,7 +196,7 @@ def test_a_policy_is_saved_and_exported(tmp_path: Path) -> None:
     obs = np.random.default_rng(0).standard_normal((5, 4), np.float32)
     assert np.array_equal(loaded.act(obs), trained.act(obs))
     pytest.importorskip("onnx")
-    from rillflow.results.export import export_onnx
+    from rillflow.results.onnx_export import export_onnx
 
     assert export_onnx(trained, tmp_path / "policy.onnx").exists()
 

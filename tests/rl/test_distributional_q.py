@@ -16,7 +16,7 @@ from rillflow.algorithms import apex, async_dqn, dqn, get_algorithm, simple_q
 from rillflow.experience.batch import SampleBatch
 from rillflow.learning.make_learner import framework_and_reason, make_learner
 from rillflow.learning.overview import overview
-from rillflow.policies.explorers import Place
+from rillflow.policies.exploration_schedules import Place
 from rillflow.policies.saved import load_policy, save_policy
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.workers import Workers

@@ -8,7 +8,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.rl.metrics import Progress
-from tests.runs.test_evaluations import SMALL
+from tests.runs.test_evaluate_while_training import SMALL
 from tests.unit.envs.test_final_info import Counting, TwoAgents
 
 

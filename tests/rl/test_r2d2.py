@@ -14,7 +14,7 @@ from rillflow.algorithms import apex, dqn, r2d2
 from rillflow.experience.batch import STATE, SampleBatch
 from rillflow.learning.losses import rescaled, unscaled
 from rillflow.learning.torch_learner import TorchLearner
-from rillflow.policies.explorers import Place
+from rillflow.policies.exploration_schedules import Place
 from rillflow.rl.replay_actor import KEY_BITS, ReplayActor
 from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.rollouts import ParallelRollouts

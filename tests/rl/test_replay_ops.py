@@ -10,7 +10,7 @@ from rillflow.algorithms import dqn
 from rillflow.experience.batch import SampleBatch
 from rillflow.experience.transitions import transitions
 from rillflow.learning.results import RowStats, TrainStats
-from rillflow.policies.explorers import Place
+from rillflow.policies.exploration_schedules import Place
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.replay import (
     ParallelReplay,

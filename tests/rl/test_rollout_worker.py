@@ -12,7 +12,7 @@ from rillflow.algorithms import dqn, get_algorithm, ppo
 from rillflow.engines.sim import Sim
 from rillflow.engines.sim_faults import Kill
 from rillflow.learning.results import RowStats, TrainStats
-from rillflow.policies.explorers import Place
+from rillflow.policies.exploration_schedules import Place
 from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers

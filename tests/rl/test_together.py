@@ -17,7 +17,7 @@ from rillflow.results.trained import TrainedAgents, load
 from rillflow.runs.job import Job, run_job
 from rillflow.runs.multi_agent import assigned
 from tests.rl.test_action_masks import TURNS, old_names
-from tests.runs.test_evaluations import evaluated, figures
+from tests.runs.test_evaluate_while_training import evaluated, figures
 from tests.runs.test_resume import (
     OFF_POLICY,
     ON_POLICY,

@@ -13,8 +13,8 @@ import rillflow as rf
 from rillflow.results.trained import TrainedAgents, load
 from rillflow.runs.best_policy import Score, score_of
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.resume import resume_job
-from tests.runs.test_evaluations import SMALL, evaluated
+from rillflow.runs.saved_job import resume_job
+from tests.runs.test_evaluate_while_training import SMALL, evaluated
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import rillflow as rf
 from rillflow.errors import BuildError, OperatorError
 from rillflow.runs.callbacks import Callbacks, slow_ones
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.resume import resume_job
-from tests.runs.test_evaluations import SMALL, due
+from rillflow.runs.saved_job import resume_job
+from tests.runs.test_evaluate_while_training import SMALL, due
 
 
 def test_everybody_hears_of_what_happened(tmp_path: Path) -> None:

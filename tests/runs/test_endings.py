@@ -28,7 +28,7 @@ from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.listeners import JsonlLogger, Listener
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import resume_job
+from rillflow.runs.saved_job import resume_job
 from rillflow.runs.waiting_limits import Waits
 
 SMALL = {

@@ -18,7 +18,7 @@ from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Outcome, run_job
 from rillflow.runs.listeners import JsonlLogger, StatusWriter
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import resume_job
+from rillflow.runs.saved_job import resume_job
 from tests.cli.conftest import QUICK, environment
 from tests.runs.test_resume import directory_of, job
 

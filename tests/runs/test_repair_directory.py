@@ -16,7 +16,7 @@ from rillflow.checkpoint import CheckpointStore, ForeignCheckpoint, newest_check
 from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.directory import RunDirectory
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import job_of, resume_job
+from rillflow.runs.saved_job import job_of, resume_job
 from tests.runs.test_resume import begin, directory_of, figures, go_on, job, same_weights
 
 

@@ -26,7 +26,7 @@ from rillflow.runs.directory import RunDirectory
 from rillflow.runs.job import Job, Outcome, run_job
 from rillflow.runs.listeners import JsonlLogger
 from rillflow.runs.metrics_file import rows_in
-from rillflow.runs.resume import job_of, resume_job, settings_from
+from rillflow.runs.saved_job import job_of, resume_job, settings_from
 
 EVERY = 400
 """steps between two saves"""

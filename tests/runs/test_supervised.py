@@ -12,7 +12,7 @@ import pytest
 import rillflow as rf
 from rillflow.runs import checkpointer as keeping
 from rillflow.runs.checkpointer import Checkpointer
-from rillflow.runs.resume import job_of, resume_job
+from rillflow.runs.saved_job import job_of, resume_job
 from tests.runs.test_endings import Killer, directory_of, run, work
 
 

@@ -19,7 +19,8 @@ from rillflow.learning.q_learning import (
     update,
 )
 from rillflow.learning.results import TrainStats
-from rillflow.policies.explorers import EpsilonGreedy, Explorer, graded
+from rillflow.policies.exploration_schedules import graded
+from rillflow.policies.explorers import EpsilonGreedy, Explorer
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.replay import (
     Replay,

@@ -11,7 +11,8 @@ from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.distributed_replay import DistributedReplayConfig
 from rillflow.learning.prepare import flat_rows
 from rillflow.learning.results import TrainStats
-from rillflow.policies.explorers import Explorer, graded
+from rillflow.policies.exploration_schedules import graded
+from rillflow.policies.explorers import Explorer
 from rillflow.rl.rollouts import Rollouts
 from rillflow.rl.workers import AnyWorkers, bind
 

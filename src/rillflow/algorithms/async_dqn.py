@@ -18,7 +18,8 @@ from rillflow.learning.q_learning import QNetworkConfig, modules, update, with_n
 from rillflow.learning.q_sequences import sequence_rows
 from rillflow.learning.results import TrainStats
 from rillflow.learning.update import Rows
-from rillflow.policies.explorers import EpsilonGreedy, Explorer, Place
+from rillflow.policies.exploration_schedules import Place
+from rillflow.policies.explorers import EpsilonGreedy, Explorer
 from rillflow.rl.replay import UpdateTargetNetwork
 from rillflow.rl.train import ApplyGradients, ComputeGradients
 from rillflow.rl.workers import Workers, bind

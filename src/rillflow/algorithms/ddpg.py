@@ -14,7 +14,8 @@ from rillflow.learning.prepare import flat_rows
 from rillflow.learning.replay_config import ContinuousConfig
 from rillflow.learning.results import TrainStats
 from rillflow.learning.update import Rows, Step, Steps
-from rillflow.policies.explorers import Explorer, Gaussian, OrnsteinUhlenbeck, Scale
+from rillflow.policies.exploration_schedules import Scale
+from rillflow.policies.explorers import Explorer, Gaussian, OrnsteinUhlenbeck
 from rillflow.policies.modules import Modules, Optimiser, Polyak, deterministic, q_of_action
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.replay import (

@@ -13,7 +13,7 @@ from rillflow.graph.agreement import UNKNOWN as UNKNOWN
 from rillflow.graph.agreement import applied
 from rillflow.graph.context import Operator
 from rillflow.graph.generics import arguments_as, substitute
-from rillflow.graph.hints import hints_of
+from rillflow.graph.resolved_annotations import hints_of
 
 Known = tuple[Any, Any]
 """the types of the first parameter and of the result"""

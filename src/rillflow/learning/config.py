@@ -14,8 +14,8 @@ from rillflow.envs.preprocessing import Preprocessing, Resize
 from rillflow.errors import BuildError
 from rillflow.images import Channels, image_in
 from rillflow.learning import evaluation_settings, fault_settings, schedules
+from rillflow.learning.did_you_mean import instead_of
 from rillflow.learning.fields import type_problems
-from rillflow.learning.other_names import instead_of
 from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
 from rillflow.learning.suited_settings import current, remembers, suiting
 from rillflow.policies.explorers import Explorer

@@ -14,7 +14,8 @@ from rillflow.learning.q_distributions import categorical_step
 from rillflow.learning.q_sequences import priorities, q_values_of_sequences, sequence_rows
 from rillflow.learning.replay_config import ReplayConfig
 from rillflow.learning.update import Rows, Step, Steps
-from rillflow.policies.explorers import EpsilonGreedy, Explorer, falling
+from rillflow.policies.exploration_schedules import falling
+from rillflow.policies.explorers import EpsilonGreedy, Explorer
 from rillflow.policies.modules import Hard, Modules, q_values
 from rillflow.policies.spec import PolicySpec
 

@@ -9,28 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rillflow.experience.batch import ACTION_VALUES, BOOTSTRAP, NEXT_OBS, SampleBatch
 from rillflow.policies.action_masks import mask_of, random_choice
+from rillflow.policies.exploration_schedules import Place, Scale, scale_in
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
 
 Columns = dict[str, Array]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which worker it is, of how many."""
-
-    worker: int = 0
-    workers: int = 1
-
-
-Scale: TypeAlias = float | Callable[[Place], float]
-"""how large noise is, where the bounds of an action are -1 and 1: everywhere, or in each worker"""
 
 
 class Explorer(ABC):
@@ -181,7 +170,7 @@ class Gaussian(RandomFirst):
         """The best action and noise."""
         best = policy.greedy(obs)
         noise = policy.rng.standard_normal((len(obs), exploring.spec.actions.width), np.float32)
-        scale = _of_worker(self.scale, exploring.place)
+        scale = scale_in(self.scale, exploring.place)
         return within(exploring.spec, best, scale * noise), _sure(len(obs)), {}
 
 
@@ -206,35 +195,10 @@ class OrnsteinUhlenbeck(RandomFirst):
         shape = (len(obs), exploring.spec.actions.width)
         before = np.zeros(shape, np.float32) if exploring.noise is None else exploring.noise
         before = np.where(starts[:, None], np.float32(0), before)
-        scale = _of_worker(self.scale, exploring.place)
+        scale = scale_in(self.scale, exploring.place)
         push = np.float32(scale) * policy.rng.standard_normal(shape, np.float32)
         exploring.noise = before * np.float32(1 - self.theta) + push
         return within(exploring.spec, policy.greedy(obs), exploring.noise), _sure(len(obs)), {}
-
-
-def falling(initial: float, final: float, timesteps: int) -> Callable[[Place, int], float]:
-    """A line from the first rate to the last, by the steps of all workers.
-
-    >>> rate = falling(1.0, 0.1, 1000)
-    >>> rate(Place(), 0), rate(Place(), 500), rate(Place(workers=2), 250)
-    (1.0, 0.55, 0.55)
-    """
-
-    def rate(place: Place, steps: int) -> float:
-        done = min(1.0, steps * place.workers / max(1, timesteps))
-        return initial + done * (final - initial)
-
-    return rate
-
-
-def graded(first: float) -> Callable[[Place], float]:
-    """For each worker a rate of its own, from the first's down to its eighth power (Horgan et al.
-    2018, arXiv:1803.00933); one worker alone has the first's.
-
-    >>> [round(graded(0.4)(Place(worker, 3)), 4) for worker in range(3)]
-    [0.4, 0.0162, 0.0007]
-    """
-    return lambda place: first ** (1 + 7 * place.worker / max(1, place.workers - 1))
 
 
 def random_actions(
@@ -261,10 +225,6 @@ def within(spec: PolicySpec, actions: Array, noise: Array) -> Array:
     middle, half = spec.action_scale
     moved = actions.reshape(len(actions), -1) + half * noise
     return np.clip(moved, middle - half, middle + half).astype(np.float32).reshape(actions.shape)
-
-
-def _of_worker(scale: Scale, place: Place) -> float:
-    return scale(place) if callable(scale) else scale
 
 
 def _sure(count: int) -> Floats:

@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from rillflow.results.evaluation import Evaluation as Evaluation
     from rillflow.results.evaluation import evaluate as evaluate
     from rillflow.results.evaluation import evaluate_agents as evaluate_agents
-    from rillflow.results.export import export_onnx as export_onnx
+    from rillflow.results.film_episodes import record as record
     from rillflow.results.film_strip import frame_strip as frame_strip
+    from rillflow.results.onnx_export import export_onnx as export_onnx
     from rillflow.results.plots import plot_runs as plot_runs
     from rillflow.results.record_episodes import record_data as record_data
-    from rillflow.results.video import record as record
 
 _LAZY = {
     "Evaluation": "rillflow.results.evaluation",
     "evaluate": "rillflow.results.evaluation",
     "evaluate_agents": "rillflow.results.evaluation",
-    "export_onnx": "rillflow.results.export",
+    "export_onnx": "rillflow.results.onnx_export",
     "frame_strip": "rillflow.results.film_strip",
     "plot_runs": "rillflow.results.plots",
-    "record": "rillflow.results.video",
+    "record": "rillflow.results.film_episodes",
     "record_data": "rillflow.results.record_episodes",
 }
 """names whose modules are imported when they are first used: most of us need few of them"""

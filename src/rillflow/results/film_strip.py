@@ -11,11 +11,11 @@ import numpy as np
 
 from rillflow.arguments import check_count, path_ending_in
 from rillflow.files import whole_file
+from rillflow.results.film_episodes import MAX_STEPS, Shot, play, warn_of_cut
 from rillflow.results.optional_libraries import needs
 from rillflow.results.player import Player, algorithm_name, env_name
 from rillflow.results.policy_of import HasPolicy, policy_of
 from rillflow.results.rendering import open_rendered
-from rillflow.results.video import MAX_STEPS, Shot, play, warn_of_cut
 
 if TYPE_CHECKING:
     from rillflow.results.trained import Trained

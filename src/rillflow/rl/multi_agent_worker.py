@@ -14,7 +14,7 @@ from rillflow.experience.running_return import RunningReturn
 from rillflow.experience.waiting_steps import WaitingSteps
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.schedules import Scheduled
-from rillflow.policies.explorers import Place
+from rillflow.policies.exploration_schedules import Place
 from rillflow.policies.make import make_actor
 from rillflow.policies.remembering import Remembering
 from rillflow.policies.spec import PolicySpec

@@ -11,12 +11,13 @@ from rillflow.learning.results import DEFAULT_POLICY
 from rillflow.rl.metrics import Progress
 from rillflow.runs.best_policy import EPISODES, BestPolicy, Score
 from rillflow.runs.callbacks import Callbacks
-from rillflow.runs.evaluations import Evaluations, GivenUp, PolicyEvaluation
-from rillflow.runs.evaluator import players_for
-from rillflow.runs.films import Films, films_of
+from rillflow.runs.evaluate_while_training import Evaluations, GivenUp, PolicyEvaluation
+from rillflow.runs.evaluator import Evaluator
+from rillflow.runs.film_while_training import Films, films_of
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.learned import Learned
 from rillflow.runs.limits import reached
+from rillflow.runs.process_beside_training import players_for
 from rillflow.runs.status import add_facts
 from rillflow.runs.training_run import TrainingRun
 
@@ -203,8 +204,9 @@ def followed(
             if interrupts is not None and interrupts.wished:
                 raise GivenUp
 
-        task = learned.task(job.config.eval_episodes)
-        players = players_for(task, job.engine_name, job.config.eval_timeout, watch)
+        evaluator = Evaluator(learned.task(job.config.eval_episodes))
+        limit = job.config.eval_timeout
+        players = players_for(evaluator, job.engine_name, "evaluator", limit, watch)
         evaluations = Evaluations(job.config, players, learned.weights, progress.steps)
     films = None
     if record_every is not None and directory is not None:

@@ -21,7 +21,7 @@ from rillflow.rl.workers import Workers
 from rillflow.runs.callbacks import Callbacks
 from rillflow.runs.checkpointer import Checkpointer
 from rillflow.runs.few_rows import FewRows
-from rillflow.runs.films import check_films
+from rillflow.runs.film_while_training import check_films
 from rillflow.runs.follow_up import followed
 from rillflow.runs.history import History
 from rillflow.runs.interrupts import Interrupts

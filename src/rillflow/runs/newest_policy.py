@@ -68,7 +68,7 @@ def from_checkpoint(
     from rillflow.learning.results import DEFAULT_POLICY
     from rillflow.results.trained import Trained, TrainedAgents
     from rillflow.runs.find_algorithm import find_algorithm
-    from rillflow.runs.resume import settings_from
+    from rillflow.runs.saved_job import settings_from
 
     config = settings_from(find_algorithm(about["algorithm"]).Config, settings)
     agents = about.get("agents")

@@ -17,8 +17,8 @@ from rillflow.rl.workers import Workers
 from rillflow.runs.callbacks import Callback, Callbacks
 from rillflow.runs.job import Job
 from rillflow.runs.limits import checked
-from rillflow.runs.resume import OWN_FLOW
 from rillflow.runs.run_options import RunOptions
+from rillflow.runs.saved_job import OWN_FLOW
 from rillflow.runs.start_run import new_directory, start
 from rillflow.runs.train import Told, Until
 from rillflow.runs.training_run import TrainingRun

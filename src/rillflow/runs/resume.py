@@ -1,151 +1,151 @@
-"""Go on with a training run from its directory."""
+"""`rf.resume`: go on with a run from its directory, as `rillflow resume` does."""
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
-from rillflow.learning.config import RENAMED, AlgorithmConfig, replaced
-from rillflow.learning.evaluation_settings import EVALUATION_SETTINGS, for_limits
+from rillflow.learning.evaluation_settings import EVALUATION_SETTINGS
 from rillflow.learning.fault_settings import FAULT_SETTINGS
-from rillflow.learning.suited_settings import AS_BEFORE
-from rillflow.runs.callbacks import Callbacks
-from rillflow.runs.checkpointer import Checkpointer
-from rillflow.runs.code_by_name import pointed_at
+from rillflow.runs.callbacks import Callback, Callbacks
 from rillflow.runs.directory import RunDirectory
-from rillflow.runs.find_algorithm import find_algorithm
 from rillflow.runs.finished import finished_already
-from rillflow.runs.interrupts import Interrupts
-from rillflow.runs.job import Job, Outcome, run_job
-from rillflow.runs.listeners import Listener
-from rillflow.runs.newest_policy import from_checkpoint, settings_to_act
-from rillflow.runs.own_names import OwnCode
-from rillflow.safety.consent import named_code, refusal, untrusted
+from rillflow.runs.job import Built, Job
+from rillflow.runs.limits import checked
+from rillflow.runs.load_policy import load
+from rillflow.runs.own_flow import job_of_flow
+from rillflow.runs.run_options import RunOptions
+from rillflow.runs.saved_job import OWN_FLOW, job_of
+from rillflow.runs.start_run import checkpointer_for, start
+from rillflow.runs.train import Told, Until
+from rillflow.runs.training_run import TrainingRun
 
-OWN_FLOW = "own"
-"""what run.json says of a run whose flow only its author can build again"""
 
-
-def resume_job(
-    directory: RunDirectory,
+def resume(
+    run_dir: str | Path,
     *,
-    until: Mapping[str, float] | None = None,
+    until: Until = None,
     engine: str | Engine | None = None,
-    listeners: Iterable[Listener] = (),
-    interrupts: Interrupts | None = None,
-    checkpointer: Checkpointer | None = None,
-    callbacks: Callbacks | None = None,
     num_workers: int | None = None,
+    flow: Any = None,
+    workers: Any = None,
     adopt: bool = False,
     trust: Collection[str] = (),
+    wait: bool = True,
+    progress: bool | None = None,
+    view: bool = False,
+    view_port: int = 0,
+    tensorboard: bool = False,
+    wandb: str | None = None,
+    checkpoint_seconds: float | None = 60.0,
+    checkpoint_steps: int | None = None,
+    keep: int = 3,
+    record_every: int | None = None,
+    callbacks: Iterable[Callback] = (),
+    on_result: Callback | None = None,
+    on_episode: Callback | None = None,
+    on_evaluation: Callback | None = None,
+    on_checkpoint: Callback | None = None,
+    on_progress: Told | None = None,
     **settings: Any,
-) -> Outcome:
-    """Train on from the newest checkpoint that is whole, with the run's own settings.
+) -> TrainingRun:
+    """Go on with a run from its newest checkpoint, in its own directory and with its own settings.
+
+    A run that has reached its limits is given back as it is, and that is said.
 
     Args:
-        directory: of the run.
+        run_dir: of the run.
         until: other limits than those it began with.
         engine: another engine than the one it ran on.
-        listeners: as in `run_job`.
-        interrupts: as in `run_job`; by default they are heard here, while it lasts.
-        checkpointer: how often to save; by default as `Checkpointer` does.
-        callbacks: of the user's.
         num_workers: another number of workers than it began with.
-        adopt: go on from a checkpoint of another run, if there is no checkpointer that says so.
+        flow: that of a run that `rf.run` began, built again.
+        workers: of that flow.
+        adopt: go on from a checkpoint of another run that was copied there.
         trust: code of one's own that the run's settings name and that may be imported.
-        settings: of faults (`on_failure`, `max_restarts`, `worker_timeout`, `env_timeout`,
-            `worker_memory`) and of evaluation (`eval_every`, `eval_episodes`, `eval_timeout`,
-            `max_eval_failures`), from here on; others are the run's own.
+        wait: as for `train`; so is what follows.
+        progress: whether it is shown.
+        view: show it in the browser while it goes on.
+        view_port: of the view.
+        tensorboard: write events for TensorBoard into the run's directory.
+        wandb: report to Weights & Biases, in this project.
+        checkpoint_seconds: between two checkpoints; None: not by time.
+        checkpoint_steps: steps between two checkpoints; None: not by steps.
+        keep: how many checkpoints to keep.
+        record_every: steps between two films of an episode, in the run's directory.
+        callbacks: functions that hear of the run and may end it.
+        on_result: one of them, of any name; so are the next three.
+        on_episode: called with each episode that ended.
+        on_evaluation: called with each evaluation.
+        on_checkpoint: called with each checkpoint that was written.
+        on_progress: called with each row of the history; what it raises ends the run.
+        settings: of faults and of evaluation, from here on; all others are the run's own.
     """
-    wrong = settings.keys() - {*FAULT_SETTINGS, *EVALUATION_SETTINGS}
+    wrong = sorted(settings.keys() - {*FAULT_SETTINGS, *EVALUATION_SETTINGS})
     if wrong:
-        raise BuildError(f"a run goes on with its own {sorted(wrong)}; see `resume` for what may.")
+        raise BuildError(
+            f"a run goes on with its own {', '.join(wrong)}; what may change is until, engine, "
+            f"num_workers, {', '.join((*FAULT_SETTINGS, *EVALUATION_SETTINGS))}."
+        )
+    heard = {"on_result": on_result, "on_episode": on_episode}
+    heard |= {"on_evaluation": on_evaluation, "on_checkpoint": on_checkpoint}
+    options = RunOptions(
+        callbacks=Callbacks(callbacks, heard),
+        on_row=on_progress,
+        wait=wait,
+        progress=progress,
+        view=view,
+        view_port=view_port,
+        tensorboard=tensorboard,
+        wandb=wandb,
+        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_steps=checkpoint_steps,
+        keep=keep,
+        record_every=record_every,
+        adopt=adopt,
+    )
+    limits = None if until is None else checked(until)
     if num_workers is not None:
         settings["num_workers"] = num_workers
-    job = job_of(directory, until, engine, settings, trust)
-    with ExitStack() as stack:
-        if checkpointer is None:
-            checkpointer = stack.enter_context(Checkpointer(directory, adopt=adopt))
-        checkpoint = checkpointer.newest()
-        finished = finished_already(directory, checkpoint, job.until)
-        if finished is not None:
-            warnings.warn(finished, stacklevel=2)
-            about = directory.about
-            acting = settings_to_act(about, None, None)
-            trained = from_checkpoint(checkpoint, about, acting)
-            return Outcome(trained, "finished", "it was finished before")
-        if interrupts is None:
-            interrupts = stack.enter_context(Interrupts())
-        return run_job(
-            job,
-            listeners=listeners,
-            interrupts=interrupts,
-            checkpointer=checkpointer,
-            checkpoint=checkpoint,
-            callbacks=callbacks,
-        )
+    directory = RunDirectory.open(run_dir)
+    directory.lock()
+    try:
+        own = flow is not None or workers is not None
+        if own:
+            job, built = _with_flow(directory, flow, workers, limits, engine, settings)
+        else:
+            job = job_of(directory, limits, engine, settings, trust)
+            built = None
+        options.check_job(job)
+        with checkpointer_for(options, directory) as checkpointer:
+            said = finished_already(directory, checkpointer.newest(), job.until)
+        if said is None:
+            return start(job, built or job.build(), options, directory, resumed=True)
+    except BaseException:
+        directory.release()
+        raise
+    directory.release()
+    warnings.warn(said, stacklevel=2)
+    over = TrainingRun(job.config, job.until, directory.path, f"{job.algorithm} in {directory}")
+    over.ends(load(run_dir, trust=trust), "finished", "it was finished before")
+    return over
 
 
-def job_of(
-    directory: RunDirectory,
-    until: Mapping[str, float] | None = None,
-    engine: str | Engine | None = None,
-    settings: Mapping[str, Any] | None = None,
-    trust: Collection[str] = (),
-) -> Job:
-    """What a run's directory says it was asked to do, but for what is given here."""
+def _with_flow(
+    directory: RunDirectory, flow: Any, workers: Any, limits: Any, engine: Any, settings: Any
+) -> tuple[Job, Built]:
+    """The job of a run whose flow its author has built again."""
     about = directory.about
-    if about.get("flow") == OWN_FLOW:
+    if about.get("flow") != OWN_FLOW:
         raise BuildError(
-            f"{str(directory)!r} was trained by a flow of your own, which only you can build "
-            f"again: in Python, rf.resume({str(directory)!r}, flow=flow, workers=workers)."
+            f"{str(directory)!r} is a run of {about.get('algorithm')}, which builds its own flow: "
+            "leave flow and workers out."
         )
-    name = about["algorithm"]
-    trust = [*trust, *OwnCode(directory.path).names]
-    missing = untrusted(named_code(about["config"], name), trust)
-    if missing:
-        way_out = f"give trust={[*missing]!r}."
-        raise BuildError(refusal(directory.path / "run.json", missing, way_out))
-    module = find_algorithm(name)
-    config = settings_from(module.Config, about["config"])
-    if settings:
-        config = replaced(config, settings)
-        config.validate()
-    limits = dict(about["until"] if until is None else until)
-    return Job(
-        name,
-        module,
-        for_limits(config, limits),
-        limits,
-        about["seed"],
-        engine or about["engine"],
-        about.get("agents"),
-    )
-
-
-_CODE = ("update", "prepare", "source", "model")
-"""settings that name code"""
-
-
-def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> AlgorithmConfig:
-    """Settings as they were, from what `run.json` holds of them.
-
-    Code is saved by name, `module:name`, and found again by it. Settings that this version does
-    not know are refused: the run would not be the same one.
-    """
-    defaults = {field.name: field for field in dataclasses.fields(kind)}
-    values: dict[str, Any] = {**AS_BEFORE}
-    for name, value in saved.items():
-        if value is None and name in RENAMED:
-            continue  # as version 0.1 said that the algorithm's own is used
-        if isinstance(value, str) and ":" in value and name in _CODE:
-            value = pointed_at(value)
-        elif isinstance(value, list) and name in defaults:
-            value = tuple(value)
-        values[name] = value
-    return kind.make(**values)
+    if flow is None or workers is None:
+        raise BuildError("a flow goes on with its workers: give both flow=... and workers=....")
+    engine = engine or about.get("engine", "local")
+    until = dict(about.get("until", {})) if limits is None else limits
+    return job_of_flow(flow, workers, until, about["seed"], engine, settings), (workers, flow)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rillflow.errors import BuildError
 from rillflow.runs.callbacks import Callbacks
-from rillflow.runs.films import check_films
+from rillflow.runs.film_while_training import check_films
 from rillflow.runs.job import Job
 
 _NEED_FILES = {

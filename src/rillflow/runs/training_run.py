@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rillflow.flows.flow import Flow
     from rillflow.results.trained import Trained, TrainedAgents
     from rillflow.runs.best_policy import BestPolicy
-    from rillflow.runs.evaluations import PolicyEvaluation
+    from rillflow.runs.evaluate_while_training import PolicyEvaluation
     from rillflow.runs.learned import Learned
     from rillflow.scheduler.run import Run
     from rillflow.scheduler.stats import RunStats

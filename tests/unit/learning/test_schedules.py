@@ -11,10 +11,10 @@ import pytest
 from rillflow.algorithms import a2c, apex, async_dqn, dqn, ppo, sac
 from rillflow.errors import BuildError
 from rillflow.learning.schedules import Linear, Piecewise, Scheduled, at_first, over_run, parse
-from rillflow.policies.explorers import Place
+from rillflow.policies.exploration_schedules import Place
 from rillflow.results.config_as_json import plain_settings, settings_of
 from rillflow.rl.workers import Workers
-from rillflow.runs.resume import settings_from
+from rillflow.runs.saved_job import settings_from
 
 
 def test_values_by_hand() -> None:

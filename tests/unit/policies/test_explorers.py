@@ -9,13 +9,12 @@ import pytest
 from gymnasium import spaces
 
 from rillflow.algorithms import apex, apex_ddpg, ddpg, dqn, sac, td3
+from rillflow.policies.exploration_schedules import Place, falling
 from rillflow.policies.explorers import (
     EpsilonGreedy,
     Gaussian,
     OrnsteinUhlenbeck,
-    Place,
     Sampled,
-    falling,
     random_actions,
     within,
 )

@@ -15,7 +15,8 @@ from rillflow.envs.spaces import observations_of
 from rillflow.learning.numpy_network import Network
 from rillflow.learning.tape import Tape
 from rillflow.policies.action_masks import RULED_OUT
-from rillflow.policies.explorers import EpsilonGreedy, Place, Sampled, random_actions
+from rillflow.policies.exploration_schedules import Place
+from rillflow.policies.explorers import EpsilonGreedy, Sampled, random_actions
 from rillflow.policies.make import make_actor
 from rillflow.policies.numpy_policy import NumpyPolicy
 from rillflow.policies.spec import PolicySpec

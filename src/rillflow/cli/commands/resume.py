@@ -115,8 +115,8 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
     from rillflow.cli.commands.train import Training
     from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.cli.run_flags import chosen_engine
-    from rillflow.runs.resume import job_of
     from rillflow.runs.resume_exactness import MEANING, exactness
+    from rillflow.runs.saved_job import job_of
 
     engine = chosen_engine(options)
     title = f"{about['algorithm']} on {about['env']}, going on in {directory}"

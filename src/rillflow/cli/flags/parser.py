@@ -36,6 +36,8 @@ class Parser(argparse.ArgumentParser):
         """The options; everything unknown is told at once, with what was meant."""
         options, rest = self.parse_known_args([_hyphens(token) for token in arguments])
         if rest:
+            from rillflow.learning.did_you_mean import nearest_flag
+
             flags = [token for token in rest if token.startswith("-")]
             known = [flag for flag in self._option_string_actions if flag.startswith("--")]
             wrong = [nearest_flag(flag, known) for flag in flags]
@@ -44,23 +46,6 @@ class Parser(argparse.ArgumentParser):
                 wrong = [f"unexpected {' '.join(map(repr, extra))}"]
             raise Usage(f"{'; '.join(wrong)} (see `{self.prog} --help`)")
         return options
-
-
-def nearest_flag(flag: str, known: Sequence[str]) -> str:
-    """What to say of an unknown flag.
-
-    >>> nearest_flag("--num-worker", ["--num-workers", "--lr"])
-    'unknown flag --num-worker, did you mean --num-workers?'
-    """
-    from rillflow.learning.other_names import means_steps, our_name
-
-    name = flag.partition("=")[0]
-    if means_steps(name) and "--until" in known:
-        return f"unknown flag {name}, did you mean --until steps=50000?"
-    settings = {one.removeprefix("--").replace("-", "_"): one for one in known}
-    settings |= {"lambda_": "--lambda"} if "lambda" in settings else {}
-    near = our_name(name.removeprefix("--").replace("-", "_"), settings)
-    return f"unknown flag {name}" + (f", did you mean {settings[near]}?" if near else "")
 
 
 def _hyphens(token: str) -> str:

@@ -67,7 +67,7 @@ def test_a_film_that_fails_is_told_and_left_out(tmp_path: Path, monkeypatch: Any
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("no display")
 
-    monkeypatch.setattr("rillflow.results.video.record", broken)
+    monkeypatch.setattr("rillflow.results.film_episodes.record", broken)
     with pytest.warns(UserWarning, match="a film is left out.*no display") as told:
         run = rf.train("a2c", "CartPole-v1", until=1200, engine="sim", record_every=100,
                        run_dir=tmp_path / "run", **SMALL)  # fmt: skip

@@ -17,10 +17,10 @@ from PIL import Image, ImageSequence
 
 import rillflow as rf
 from rillflow.results import evaluate, frame_strip, record
+from rillflow.results.film_episodes import Shot, play
 from rillflow.results.film_strip import spread
 from rillflow.results.player import Player
 from rillflow.results.rendering import Rendered, open_rendered
-from rillflow.results.video import Shot, play
 from rillflow.runs.train import Trained
 from tests.results.policies import Lottery, untrained
 

@@ -1,9 +1,9 @@
-"""What settings are called elsewhere: somebody who types one of these names is told ours."""
+"""What settings and flags are called elsewhere: who types one of these names is told ours."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 _OURS: dict[str, tuple[str, ...]] = {
     "learning_rate": ("lr",),
@@ -88,6 +88,21 @@ def instead_of(name: str, known: Collection[str]) -> str:
         return ": how long to train is said by until={'steps': 50_000}"
     near = our_name(name, known)
     return f", did you mean {near!r}?" if near else ""
+
+
+def nearest_flag(flag: str, known: Sequence[str]) -> str:
+    """What to say of an unknown flag.
+
+    >>> nearest_flag("--num-worker", ["--num-workers", "--lr"])
+    'unknown flag --num-worker, did you mean --num-workers?'
+    """
+    name = flag.partition("=")[0]
+    if means_steps(name) and "--until" in known:
+        return f"unknown flag {name}, did you mean --until steps=50000?"
+    settings = {one.removeprefix("--").replace("-", "_"): one for one in known}
+    settings |= {"lambda_": "--lambda"} if "lambda" in settings else {}
+    near = our_name(name.removeprefix("--").replace("-", "_"), settings)
+    return f"unknown flag {name}" + (f", did you mean {settings[near]}?" if near else "")
 
 
 def means_steps(name: str) -> bool:

@@ -224,6 +224,8 @@ def test_a_limit_of_evaluations_sets_an_interval_and_says_so() -> None:
 @pytest.mark.proc
 def test_apex_stops_by_its_evaluation(tmp_path: Path) -> None:
     """While its exploring workers hold the return of training down."""
-    trained = rf.train("apex", "CartPole-v1", until={"eval_return": 475, "steps": 300_000})
+    trained = rf.train(
+        "apex", "CartPole-v1", until={"eval_return": 475, "steps": 300_000}, eval_every=10_000
+    )
     last = trained.history[-1]
     assert last["eval_return"] >= 475 > last["return"]

@@ -18,7 +18,8 @@ import numpy as np
 
 from rillflow.errors import RunError
 from rillflow.learning.results import DEFAULT_POLICY
-from rillflow.runs.evaluator import Played, Players, Weights
+from rillflow.runs.evaluator import Played, Weights
+from rillflow.runs.process_beside_training import Players
 
 if TYPE_CHECKING:
     from rillflow.learning.config import AlgorithmConfig

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from rillflow.errors import BuildError
 from rillflow.learning.results import DEFAULT_POLICY
 from rillflow.results.optional_libraries import needs
+from rillflow.results.play_episodes import Watch
 from rillflow.results.trained import Trained
-from rillflow.runs.evaluator import Players, Weights, film_players_for
+from rillflow.runs.evaluator import Weights
+from rillflow.runs.process_beside_training import Players, players_for
 
 if TYPE_CHECKING:
     from rillflow.learning.config import AlgorithmConfig
@@ -41,9 +43,9 @@ class Filmer:
     config: AlgorithmConfig
     spec: PolicySpec
 
-    def play(self, order: tuple[Weights, str], watch: Any = None) -> str:
+    def play(self, order: tuple[Weights, str], watch: Watch = int) -> str:
         """One episode, greedily, into a file."""
-        from rillflow.results.video import record
+        from rillflow.results.film_episodes import record
 
         weights, path = order
         trained = Trained(self.config, self.spec, dict(weights[DEFAULT_POLICY]), [])
@@ -139,7 +141,7 @@ def films_of(
         BuildError: a library is missing, or the environment cannot be made a second time.
     """
     check_films(every, config)
-    players = film_players_for(Filmer(config, spec), engine)
+    players = players_for(Filmer(config, spec), engine, "filmer")
     return Films(every, run_dir / FOLDER, players, **how)
 
 
