@@ -13,9 +13,11 @@ SRC = Path(__file__).parents[1] / "src" / "rillflow"
 
 HOUSE = {
     # the core
-    "how neighbours are checked before a start": ("graph/check.py", "def "),
+    "how neighbours are checked before a start": ("graph/neighbours.py", "def disagreement"),
+    "what is wrong with a flow": ("graph/check.py", "def problems"),
+    "types that go through queues": ("graph/types_behind_queues.py", "class _Inference"),
     "actors that a function of the user's holds": ("graph/captured_actors.py", "captured_groups"),
-    "what `explain()` prints": ("pictures/text.py", "def "),
+    "what `explain()` prints": ("pictures/text.py", "def to_text"),
     "a flow as Mermaid": ("pictures/mermaid.py", "def to_mermaid"),
     "round-robin weights of `Concurrently`": ("scheduler/union.py", "self.weights"),
     "the ledger's equation": ("scheduler/ledger.py", "self.produced == self.in_flight + self.held"),
@@ -60,9 +62,10 @@ HOUSE = {
     "rows of a dataset in random order": ("datasets/shuffled.py", "class ShuffledRows"),
     "settings of learning from data": ("learning/offline_config.py", "class OfflineConfig"),
     "recording a policy's episodes": ("results/record_episodes.py", "def record_data"),
-    "the sum tree": ("experience/sum_tree.py", "class "),
+    "targets that follow by Polyak's average": ("policies/target_networks.py", "class Polyak"),
+    "the sum tree": ("experience/sum_tree.py", "class SumTree"),
     "prioritized replay": ("experience/prioritized.py", "class PrioritizedReplayBuffer"),
-    "n-step transitions": ("experience/n_step.py", "def "),
+    "n-step transitions": ("experience/n_step.py", "def n_step_transitions"),
     "steps whose windows reach into the next fragment": (
         "experience/waiting_steps.py",
         "class WaitingSteps",
@@ -144,10 +147,10 @@ HOUSE = {
     # commands and the page
     "the list of commands": ("cli/commands/__init__.py", '"simulate": "predict'),
     "errors as one line": ("cli/output/error_messages.py", "def explain_error"),
-    "`--until`": ("cli/flags/until.py", "def "),
+    "`--until`": ("cli/flags/until.py", "def parse_until"),
     "`--trust`": ("cli/flags/trust.py", '"--trust"'),
     "advice on what to change": ("cli/output/advice.py", "def advise"),
-    "the page's JavaScript": ("web/page/view.js", "function"),
+    "the page's JavaScript": ("web/page/view.js", "function rateOf"),
 }
 """what is looked for: the file that has it, and a word that stands there"""
 

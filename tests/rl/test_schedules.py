@@ -15,7 +15,7 @@ from rillflow.algorithms import a2c, dqn, get_algorithm, impala, ppo, sac
 from rillflow.learning import losses
 from rillflow.learning.make_learner import make_learner
 from rillflow.learning.update import Step
-from rillflow.policies.modules import Polyak
+from rillflow.policies.target_networks import Polyak
 from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers

@@ -17,16 +17,9 @@ from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.make_learner import make_learner
 from rillflow.learning.update import Rows, Step, Steps
-from rillflow.policies.modules import (
-    Hard,
-    Modules,
-    Optimiser,
-    Polyak,
-    actor_critic,
-    q_of_action,
-    scalar,
-)
+from rillflow.policies.modules import Modules, Optimiser, actor_critic, q_of_action, scalar
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.target_networks import Hard, Polyak
 from rillflow.rl.workers import Workers
 from tests.rl.test_learner import equal, fragment, replayed
 

@@ -21,8 +21,9 @@ from rillflow.learning.config import below_one
 from rillflow.learning.prepare import discounts
 from rillflow.learning.results import TrainStats
 from rillflow.learning.update import Rows, Step, Steps
-from rillflow.policies.modules import Hard, Modules, actor_critic
+from rillflow.policies.modules import Modules, actor_critic
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.target_networks import Hard
 from rillflow.rl.learner_thread import LearnerThread
 from rillflow.rl.rollouts import ConcatBatches, Rollouts, as_ready
 from rillflow.rl.train import TrainOneStep

@@ -16,8 +16,9 @@ from rillflow.learning.results import TrainStats
 from rillflow.learning.update import Rows, Step, Steps
 from rillflow.policies.exploration_schedules import Scale
 from rillflow.policies.explorers import Explorer, Gaussian, OrnsteinUhlenbeck
-from rillflow.policies.modules import Modules, Optimiser, Polyak, deterministic, q_of_action
+from rillflow.policies.modules import Modules, Optimiser, deterministic, q_of_action
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.target_networks import Polyak
 from rillflow.rl.replay import (
     ParallelReplay,
     StoreToReplayBuffer,

@@ -14,8 +14,9 @@ from rillflow.learning.offline_config import OfflineConfig
 from rillflow.learning.prepare import flat_rows
 from rillflow.learning.results import TrainStats
 from rillflow.learning.update import Rows, Step, Steps
-from rillflow.policies.modules import Modules, Polyak, actor_critic, moving_average, q_of_action
+from rillflow.policies.modules import Modules, actor_critic, moving_average, q_of_action
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.target_networks import Polyak
 from rillflow.rl.dataset_worker import DatasetWorker
 from rillflow.rl.rollouts import Rollouts, bulk_sync
 from rillflow.rl.train import TrainOneStep

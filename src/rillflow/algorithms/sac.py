@@ -25,7 +25,6 @@ from rillflow.policies.explorers import Explorer, Sampled
 from rillflow.policies.modules import (
     Modules,
     Optimiser,
-    Polyak,
     categorical,
     q_of_action,
     q_values,
@@ -33,6 +32,7 @@ from rillflow.policies.modules import (
     squashed_gaussian,
 )
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.target_networks import Polyak
 from rillflow.rl.replay import (
     ParallelReplay,
     StoreToReplayBuffer,

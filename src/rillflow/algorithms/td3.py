@@ -16,8 +16,9 @@ from rillflow.learning.replay_config import ContinuousConfig
 from rillflow.learning.results import TrainStats
 from rillflow.learning.update import Rows, Step, Steps
 from rillflow.policies.explorers import Explorer, Gaussian
-from rillflow.policies.modules import Modules, Polyak, deterministic, q_of_action
+from rillflow.policies.modules import Modules, deterministic, q_of_action
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.target_networks import Polyak
 from rillflow.rl.replay import (
     ParallelReplay,
     StoreToReplayBuffer,

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from rillflow.graph.check_types import types_behind_queues
 from rillflow.graph.handles import Actors, CallableActor, Queue
 from rillflow.graph.node import Node
 from rillflow.graph.program import Program
 from rillflow.graph.shippable import is_shippable, why_unshippable
+from rillflow.graph.types_behind_queues import types_behind_queues
 
 
 def problems(root: Node) -> list[str]:

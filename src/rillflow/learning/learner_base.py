@@ -23,8 +23,9 @@ from rillflow.learning.saved_states import check_same_names, from_first_edition
 from rillflow.learning.schedules import Scheduled
 from rillflow.learning.skips import Skips
 from rillflow.learning.update import Names, Rows, Step
-from rillflow.policies.modules import Hard, Optimiser, Polyak
+from rillflow.policies.modules import Optimiser
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.target_networks import Hard, Polyak
 
 KL_PATIENCE = 1.5
 """times `target_kl` that a policy may have moved before the passes over a batch end"""

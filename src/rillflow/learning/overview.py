@@ -16,8 +16,9 @@ from rillflow.learning.make_learner import framework_and_reason
 from rillflow.learning.schedules import at_first, scheduled
 from rillflow.learning.try_update import numpy_steps
 from rillflow.learning.update import Step
-from rillflow.policies.modules import Description, Hard, Modules, parameters_of
+from rillflow.policies.modules import Description, Modules, parameters_of
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.target_networks import Hard
 
 _HEADS = {
     "actor_critic": "actor and critic",

@@ -16,8 +16,9 @@ from rillflow.learning.replay_config import ReplayConfig
 from rillflow.learning.update import Rows, Step, Steps
 from rillflow.policies.exploration_schedules import falling
 from rillflow.policies.explorers import EpsilonGreedy, Explorer
-from rillflow.policies.modules import Hard, Modules, q_values
+from rillflow.policies.modules import Modules, q_values
 from rillflow.policies.spec import PolicySpec
+from rillflow.policies.target_networks import Hard
 
 
 @dataclass(frozen=True, kw_only=True)

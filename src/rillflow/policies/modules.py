@@ -27,27 +27,7 @@ from rillflow.errors import BuildError
 from rillflow.policies.initial import Weights, uniform_weights
 from rillflow.policies.normalizer import Moments, as_buffers
 from rillflow.policies.spec import PolicySpec, Shape, linear_shapes
-
-
-@dataclass(frozen=True)
-class Hard:
-    """A target that is made equal to its network now and then."""
-
-    every: int
-    """rows trained between two times"""
-
-
-@dataclass(frozen=True)
-class Polyak:
-    """A target that follows its network by a part of the way (Lillicrap et al. 2015)."""
-
-    tau: float
-    """the part of the way per update, from 0 to 1"""
-    every: int = 1
-    """updates between two times"""
-
-
-Target: TypeAlias = Hard | Polyak
+from rillflow.policies.target_networks import Target
 
 
 @dataclass(frozen=True)
