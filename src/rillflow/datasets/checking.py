@@ -1,4 +1,7 @@
-"""A dataset looked at before anybody learns from it: all of it, a stretch at a time."""
+"""A dataset looked at before anybody learns from it: all of it, a stretch at a time.
+
+A file that is no HDF5 at all, or that breaks off, is refused where it is opened: `reading.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A dead worker, noticed: its socket closed, or the kernel said that its process has ended."""
+"""How a dead worker ended, told in an event.
+
+`local.py` notices that it is dead: its socket is closed, or the kernel says that its process has
+ended; `scheduler/supervision.py` notices one that hangs.
+"""
 
 from __future__ import annotations
 

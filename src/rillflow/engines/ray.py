@@ -15,6 +15,9 @@ call, so that everything happens at most once.
   fails it when the process dies (after 10 ms on one machine), so that the death of an idle actor is
   an event and nothing polls. Other calls keep their order and their latency; but Ray then runs them
   on one fixed thread of the process, which is not its main thread.
+- *Objects are freed* by counting, which is Ray's own: a `RayRef` is the driver's hold on an object,
+  and when the last one is gone, read or not, Ray takes the object back. What the engine keeps
+  itself (code that it shipped) it lets go at its end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Several sequential flows as one: `Union` and `Concurrently`."""
+"""Several sequential flows as one: `Union` and `Concurrently`, as they are written and checked.
+
+Whose turn it is while a flow runs, by weights and credits, is decided in `scheduler/union.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Log-probabilities and entropies of actions, in torch; `sampling` is their twin in NumPy."""
+"""Log-probabilities and entropies of actions, in torch; `sampling` is their twin in NumPy.
+
+The squashed Gaussian of SAC is not among them: `squashed_logp` is in `sampling`, and its form in
+torch is the layer `Squashed` of `learning/torch_layers.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""How a target network follows its network: as a whole now and then, or a little (Polyak)."""
+"""How a target network follows its network: as a whole now and then, or a little (Polyak).
+
+The rules as values. A learner counts rows and updates by them (`learning/learner_base.py`), and
+averages the weights in its own framework: `copy_to_target` of `learning/torch_learner.py` and of
+`learning/numpy_learner.py`.
+"""
 
 from __future__ import annotations
 
