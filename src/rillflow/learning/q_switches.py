@@ -48,7 +48,7 @@ def rates_that_stay(cfg: QNetworkConfig, who: str) -> list[str]:
     """Settings of the line, where each worker explores at a rate of its own that stays."""
     usual = _usual(cfg)
     return [
-        f"{name}={getattr(cfg, name)!r} is of a rate that falls, and each worker of {who} explores "
+        f"{name} is of a rate that falls, and each worker of {who} explores "
         "at a rate of its own that stays: give `epsilon`, the largest rate, or leave it out"
         for name in LINE
         if getattr(cfg, name) != usual[name] and not cfg.noisy
