@@ -21,7 +21,7 @@ CLIP = 10.0
 """no normalised number is further from 0"""
 EPSILON = 1e-8
 """added to a variance that something is divided by"""
-LEAST, MOST = 0.1, 3.0
+LEAST, MOST = 0.3, 3.0
 """of deviations: those between them stay as they are where observations are normalised loosely, and
 so do means between -MOST and MOST"""
 

@@ -87,8 +87,8 @@ def test_loosely_only_what_is_far_from_ordinary_moves() -> None:
     for found in (in_numpy(rows), in_torch(torch.from_numpy(rows)).numpy()):
         np.testing.assert_allclose(found[0], [1.2, 3.0, -3.0, 0.0, 3.0], rtol=1e-4, atol=1e-4)
         apart = found[1] - found[0]
-        np.testing.assert_allclose(apart, [0.4, 2.0, 3.0, 0.1, 0.0], rtol=1e-3, atol=1e-4)
-    ordinary = Normalizer(Moments(np.array([2.9, -1]), np.array([0.02, 8.0]), 5.0), loosely=True)
+        np.testing.assert_allclose(apart, [0.4, 2.0, 3.0, 0.3, 0.0], rtol=1e-3, atol=1e-4)
+    ordinary = Normalizer(Moments(np.array([2.9, -1]), np.array([0.1, 8.0]), 5.0), loosely=True)
     assert (ordinary.middle.tolist(), ordinary.factor.tolist()) == ([0.0, 0.0], [1.0, 1.0])
 
 
