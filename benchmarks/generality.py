@@ -12,6 +12,7 @@ are kept in `build/generality.jsonl` until the settings change, so that a run th
 where it stopped; delete the file to begin anew. Rows can be measured elsewhere (`_left.py`):
 
     python benchmarks/generality.py --only sac:Hopper-v5 --seeds 101,102 --out part.jsonl
+    python benchmarks/generality.py --only time:Hopper-v5 --seeds 1 --out part.jsonl
 
 Whether three seeds were lucky is told by three others, `OTHER_SEEDS`: they are not part of a run;
 where rows of all of them are in `build/`, they have figures of their own.
@@ -23,6 +24,7 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,8 @@ def _measured(task: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _row(algorithm: str, name: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    if algorithm == "time":
+        return _time_key(name, seed, 40_000), _pair(name, seed)
     task = _task(algorithm, name, STEPS[algorithm])
     return _key(task, seed), _measured(task, seed)
 
@@ -177,16 +181,38 @@ def _gain(
 
 def _seconds(report: Report) -> None:
     """Seconds for the same steps of PPO, in turn, processes and all."""
+    steps = 4000 if report.options.quick else 40_000
     for name in TIMED:
-        task = {"env": name, "steps": 4000 if report.options.quick else 40_000, "episodes": 1}
-        cases = {f"{OURS} time {name}": (OURS, "rillflow"), f"sb3 time {name}": ("sb3", "sb3")}
+        cases = f"{OURS} time {name}", f"sb3 time {name}"
         for round_ in range(report.options.repeats):
-            for case, (who, prefix) in cases.items():
-                driver = Driver(who, f"{prefix}_generality.py", task, limit=600)
-                measure(report, case, driver, round_, seed=round_ + 1)
+            found = left_or_new(
+                "generality",
+                _time_key(name, round_ + 1, steps),
+                partial(_pair, name, round_ + 1, steps),
+            )
+            for case, who in zip(cases, ("ours", "sb3"), strict=True):
+                report.measured(case, round=round_, train_s=found.get(f"{who}_s"))
+            if "failed" in found:
+                report.lacks(f"ppo_time_{name}", found["failed"])
         pair = [report.values(case, "train_s") for case in reversed(cases)]
         name = f"ppo_time_{name}"
         report.add(ratio(name, *pair, "SB3's seconds / ours", ">= 6"), otherwise=name)
+
+
+def _time_key(name: str, round_: int, steps: int) -> dict[str, Any]:
+    return {"time": name, "round": round_, "steps": steps, "settings": settings_of("ppo")}
+
+
+def _pair(name: str, round_: int, steps: int = 40_000) -> dict[str, Any]:
+    """Both sides, one after the other; the score is how much quicker ours is."""
+    task = {"env": name, "steps": steps, "episodes": 1, "seed": round_}
+    print(f"  seconds on {name}, round {round_}", file=sys.stderr, flush=True)
+    try:
+        ours = Driver(OURS, "rillflow_generality.py", task, limit=600).run()["train_s"]
+        theirs = Driver("sb3", "sb3_generality.py", task, limit=600).run()["train_s"]
+    except DriverError as failure:
+        return {"failed": str(failure)}
+    return {"score": theirs / ours, "ours_s": ours, "sb3_s": theirs}
 
 
 ROWS = [
@@ -194,7 +220,7 @@ ROWS = [
     for algorithm, names in (("ppo", PPO), ("sac", SAC))
     for name in names
     for seed in SEEDS
-]
+] + [("time", name, round_) for name in TIMED for round_ in (1, 2, 3)]
 
 if __name__ == "__main__":
     code = parts("generality", ROWS, _row)
