@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -37,8 +38,10 @@ class RolloutWorker(ActingWorker):
             config.env,
             config.num_envs_per_worker,
             seed=info.seed,
+            threads=_own_cores(config),
             **config.env_settings,
         )
+        self.envs.lives_end = True
         if config.on_failure != "raise":
             self.envs.mend()
         self.envs.want_infos(config.info_metrics)
@@ -126,8 +129,10 @@ class RolloutWorker(ActingWorker):
         for having ended early. Rewards are as the algorithm sees them.
         """
         returns: list[float] = []
+        self.envs.lives_end = False
         while len(returns) < episodes:
             returns += self._one_episode_each(greedy)
+        self.envs.lives_end = True
         self.obs = self.envs.reset()
         self.waiting.cut()
         self.starts = np.ones(self.envs.num_envs, bool)
@@ -226,6 +231,11 @@ def tell_once(told: dict[str, Any], notes: list[str], info: ActorInfo) -> None:
     """Add what the user should know of the infos; all workers would say the same."""
     if notes and info.index == 0:
         told["notes"] = [*told.get("notes", ()), *notes]
+
+
+def _own_cores(config: AlgorithmConfig) -> int:
+    """Threads for a worker's native environments: its share of the cores of this machine."""
+    return max(1, len(os.sched_getaffinity(0)) // max(1, config.num_workers))
 
 
 def _came_late(config: AlgorithmConfig, info: ActorInfo) -> bool:
