@@ -59,9 +59,10 @@ def make_atari(env_id: str, num_envs: int, config: dict[str, Any]) -> Any:
     from rillflow.envs.atari_state import SavedAtari
 
     try:
-        games = ale_py.AtariVectorEnv(game, num_envs, **{**STANDARD, **config})
+        settings = {**STANDARD, **config}
+        games = ale_py.AtariVectorEnv(game, num_envs, **settings)
     except TypeError as error:
         raise BuildError(
             f"environment {env_id!r} cannot be made with env_config={config}: {error}"
         ) from error
-    return SavedAtari(games, env_id)
+    return SavedAtari(games, env_id, settings["stack_num"])

@@ -27,6 +27,7 @@ from rillflow.envs.layout import MASK, all_finite, layout_of
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default, stack_of
 from rillflow.envs.reset_after_error import Mending, mending_of, replaced
 from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
+from rillflow.envs.stacking import stacked_in
 from rillflow.envs.state import state_of
 from rillflow.envs.step import Step as Step
 from rillflow.envs.step import begun_anew
@@ -111,6 +112,16 @@ class Envs(ReadsInfos):
                 self._first = self._call_reset(seed=self._seed)
                 self._look(self._first[1])
         return self._observations.space if self._stack is None else self._stack.space
+
+    @property
+    def stacked(self) -> int:
+        """Frames in one observation, as `envs/stacking.py` counts them; 1: it is no stack."""
+        space, ours = self.observation_space, self._stack
+        if ours is None:
+            count = int(getattr(self.vector, "stacked_frames", 1))
+        else:
+            count = getattr(ours, "joined_first", 1)
+        return stacked_in(space.shape, np.dtype(space.dtype).itemsize, count)
 
     @property
     def action_space(self) -> Space[Any]:

@@ -56,7 +56,8 @@ class RolloutWorker(ActingWorker):
         self.starts: Array = np.ones(self.envs.num_envs, bool)
         """where `obs` is the first of an episode"""
         remembers = self.remembering is not None  # sequences, whose losses look along them
-        self.waiting = WaitingSteps(1 if remembers else getattr(config, "n_step", 1))
+        n_step = 1 if remembers else getattr(config, "n_step", 1)
+        self.waiting = WaitingSteps(n_step, 1 if self.burn_in else self.envs.stacked)
         self.steps = 0
         self.seconds = {"policy": 0.0, "environments": 0.0}
         """since the last answer, in acting and in stepping the environments"""
