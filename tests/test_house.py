@@ -40,8 +40,12 @@ HOUSE = {
     ),
     # environments and experience
     "what is an image, and where its channels are": ("images.py", "def image_in"),
+    "stacked frames that travel once": ("experience/stacked_frames.py", "class Stacks"),
+    "frames in replay": ("experience/frame_ring.py", "class FrameRing"),
     "frame stacking": ("envs/frame_stack.py", "class FrameStack"),
-    "frame stacking of Atari games": ("envs/atari_preprocessing.py", "stack_num"),
+    "frame stacking of Atari games": ("envs/atari_options.py", "stack_num"),
+    "what may be chosen of an Atari game": ("envs/atari_options.py", "OPTIONS"),
+    "episodes that end with a life": ("envs/lives.py", "class Lives"),
     "resizing of images": ("envs/resizing.py", "class Resized"),
     "what is done to observations": ("envs/preprocessing.py", "class Preprocessing"),
     "which convolutions see an image": ("policies/convolution_plan.py", "def plan_for"),

@@ -9,7 +9,6 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import rillflow as rf
-from rillflow.envs import vector
 from rillflow.experience.stacked_frames import Stacks
 from rillflow.rl import rollout_worker
 from tests.unit.envs.test_preprocessing import pictures
@@ -56,7 +55,7 @@ def test_the_weights_are_the_same_bit_for_bit(
     for once in (False, True):
         with monkeypatch.context() as patch:
             if not once:
-                patch.setattr(vector, "stacked_in", lambda *_: 1)
+                patch.setattr(rollout_worker, "stacked_in", lambda *_: 1)
             weights.append(trained(algorithm, mode))
     assert set(weights[0]) == set(weights[1])
     for name, value in weights[0].items():
@@ -88,4 +87,5 @@ def test_fragments_of_workers_hold_frames(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(rollout_worker.RolloutWorker, "sample", looked_at)
     trained("ppo", AutoresetMode.NEXT_STEP)
-    assert seen and set(seen) == {Stacks}
+    assert seen
+    assert set(seen) == {Stacks}

@@ -67,15 +67,13 @@ class ActionLog:
 class SavedAtari(VectorEnv[Array, Array, Array]):
     """An `ale_py.AtariVectorEnv` with `get_state` and `set_state`."""
 
-    def __init__(self, games: Any, name: str, stacked: int = 1) -> None:
+    def __init__(self, games: Any, name: str) -> None:
         self.games, self.name = games, name
         self.num_envs: int = games.num_envs
         self.metadata = {**games.metadata, "autoreset_mode": games.autoreset_mode}
         self.single_observation_space = games.single_observation_space
         self.single_action_space = games.single_action_space
         self.observation_space, self.action_space = games.observation_space, games.action_space
-        self.stacked_frames = stacked
-        """in each observation"""
         self._seed = 0
         self._taken = np.zeros(self.num_envs, np.int64)  # how many seeds, by environment
         self._log = ActionLog(self.num_envs, self.single_action_space)

@@ -37,7 +37,7 @@ class FrameStack:
 
     @property
     def joined_first(self) -> int:
-        """How many observations lie one behind the other in one stack; 1: they are woven."""
+        """How many frames lie one behind the other in one observation; 1: they are woven."""
         return self.count if self._axis == 0 else 1
 
     def _whole(self, frames: Array, axis: int) -> Array:

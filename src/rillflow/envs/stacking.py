@@ -8,17 +8,21 @@ cost a processor more to take apart and to put together than they save.
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rillflow.envs.vector import Envs
 
 WORTH = 512
 """bytes of a frame below which to know where its stack begins would cost as much as it saves"""
 
 
-def stacked_in(shape: tuple[int, ...], itemsize: int, count: int) -> int:
-    """How many frames observations of this shape are stacked of; 1: they are not, or too small.
-
-    >>> stacked_in((4, 84, 84), 1, 4), stacked_in((4, 10, 10), 1, 4)
-    (4, 1)
-    """
-    if count < 2 or len(shape) < 2 or shape[0] % count:
+def stacked_in(envs: Envs) -> int:
+    """How many frames each observation is stacked of; 1: it is not, or they are too small."""
+    space = envs.observation_space
+    shape, size = space.shape, np.dtype(space.dtype).itemsize
+    if envs.frames < 2 or len(shape) < 2 or shape[0] % envs.frames:
         return 1
-    return count if prod(shape) * itemsize // count >= WORTH else 1
+    return envs.frames if prod(shape) * size // envs.frames >= WORTH else 1

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rillflow.engines.packing import hand_over, pack
 from rillflow.envs import Envs, make_envs
 from rillflow.envs.preprocessing import Preprocessing
+from rillflow.envs.stacking import stacked_in
 from rillflow.envs.step import Step
 from rillflow.errors import RunError
 from rillflow.experience import PrioritizedReplayBuffer, ReplayBuffer
@@ -100,7 +101,7 @@ def test_long_episodes_travel_in_a_third_of_the_bytes_and_less() -> None:
     sizes = []
     for stacked in (1, 4):
         envs = make_envs(SyncVectorEnv([Long] * LANES), LANES, preprocessing=STACKED)
-        assert envs.stacked == 4
+        assert stacked_in(envs) == 4
         writer, obs = WaitingSteps(1, stacked).begin(40), envs.reset()
         for _ in range(40):
             step = envs.step(np.zeros(LANES, np.int64))
@@ -216,4 +217,4 @@ def test_small_frames_and_woven_ones_are_kept_whole() -> None:
     for shape, channels in cases:
         how = Preprocessing(frame_stack=4, channels=channels)
         envs = make_envs(SyncVectorEnv([pictures(shape)] * 2), 2, preprocessing=how)
-        assert envs.stacked == 1, shape
+        assert stacked_in(envs) == 1, shape
