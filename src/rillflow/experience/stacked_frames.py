@@ -112,7 +112,7 @@ class FramePool:
     >>> pool = FramePool(count=2, rows=4)
     >>> first = pool.add(np.array([[[[1]], [[2]]]], np.uint8))
     >>> pool.add(np.array([[[[2]], [[3]]]], np.uint8)).tolist()  # two of its frames, one is new
-    [[1, 2]]
+    [[0, 2]]
 
     Args:
         count: frames in one observation.
