@@ -46,6 +46,11 @@ class Config(AlgorithmConfig):
     """ceiling of the importance weights in the value targets"""
     vtrace_clip_pg_rho_threshold: float = 1.0
     """ceiling of the importance weights in the policy gradient"""
+    vtrace_lambda: float = 1.0
+    """how far V-trace looks ahead, as GAE's lambda: less hangs less on single late rewards"""
+    standardize_advantages: bool = False
+    """whether the advantages of each batch are learned from with mean 0 and deviation 1, as PPO
+    does: rare rewards then move the policy as far as frequent ones"""
     vf_loss_coef: float = 0.5
     """weight of the value loss"""
     entropy_coef: float = 0.001
@@ -55,6 +60,8 @@ class Config(AlgorithmConfig):
         """What is wrong with the numbers."""
         names = "max_sample_requests_in_flight_per_worker", "learner_queue_size"
         wrong = super().problems() + below_one(self, *names)
+        if not 0 <= self.vtrace_lambda <= 1:
+            wrong.append(f"vtrace_lambda must be between 0 and 1, got {self.vtrace_lambda!r}")
         if not 0 <= self.num_aggregation_workers <= self.num_workers:
             wrong.append(
                 "aggregators share the workers among themselves, so num_aggregation_workers must "
@@ -99,6 +106,13 @@ TUNED: dict[str, dict[str, Any]] = {
         "entropy_coef": 0.01,
         "learner_placement": "thread",  # a batch of pictures would be copied on its way
     },
+    "atari-gpu": {
+        "env_config": {"resumable": False},  # its games would cost a twentieth of the steps
+        "train_batch_size": 1280,
+        "max_sample_requests_in_flight_per_worker": 1,  # a fragment takes half a second
+        "learner_queue_size": 1,
+        "grad_clip": 0.5,
+    },
 }
 """settings for environments that the defaults do not suit"""
 
@@ -126,7 +140,10 @@ def update(m: Any, rows: Rows, cfg: Config) -> Steps:
         ended if valid is None else ended | ~valid,
         clip_rho=cfg.vtrace_clip_rho_threshold,
         clip_pg_rho=cfg.vtrace_clip_pg_rho_threshold,
+        lam=cfg.vtrace_lambda,
     )
+    if cfg.standardize_advantages:
+        advantages = losses.standardized(advantages, valid)
     gradient = losses.policy_gradient_loss(logp, advantages, valid)
     value = losses.value_loss(values, targets, valid)
     bonus = losses.entropy_bonus(entropy, valid)
