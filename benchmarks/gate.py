@@ -13,6 +13,8 @@ by side, each into a file of its own, and be put together afterwards:
 
     python benchmarks/gate.py sac --seeds 203 --out rows/sac-203.json
     python benchmarks/gate.py sac --merge rows/sac-*.json
+
+To tune, with settings beside those of the goal: --seeds 11-13 --set '{"lr": 1e-4}' --out FILE.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +172,7 @@ def main() -> int:
     for goal in GATES[options.name]:
         if not str(goal).startswith(options.goal):
             continue
+        goal = replace(goal, settings={**goal.settings, **options.set})
         print(f"{goal}: {_bar(goal)} within {goal.steps:,} steps", flush=True)
         outcomes = []
         for seed in options.seeds:
@@ -192,11 +195,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the goals")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for what is found")
     parser.add_argument("--out", type=Path, help="file for what is found, in place of the folder's")
+    parser.add_argument("--set", type=json.loads, default={}, help="settings to tune, as JSON")
     parser.add_argument(
         "--merge", type=Path, nargs="+", default=(), metavar="FILE",
         help="attempt nothing: put the rows of these files among those that are kept",
     )  # fmt: skip
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.set and options.out is None:
+        parser.error("--set is to tune: say where its rows go, --out FILE")
+    return options
 
 
 def reached(goal: Goal, outcomes: list[Outcome], rivals: Sequence[float] = ()) -> bool:

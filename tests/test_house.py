@@ -76,6 +76,9 @@ HOUSE = {
         "learning/suited_settings.py",
         "def suiting",
     ),
+    "acting on a GPU": ("policies/device_policy.py", "class DevicePolicy"),
+    "which worker acts on which GPU": ("learning/acting_device.py", "def device_of"),
+    "CUDA graphs of acting": ("policies/cuda_graph.py", "CUDAGraph"),
     "sequences in replay": ("experience/sequences.py", "def sequences_of"),
     "what comes before a sequence in replay": ("rl/burn_in.py", "class BurnIn"),
     # learning

@@ -12,6 +12,7 @@ from rillflow.errors import ActorStartError as ActorStartError
 from rillflow.errors import BuildError as BuildError
 from rillflow.errors import CheckError as CheckError
 from rillflow.errors import DeadlockError as DeadlockError
+from rillflow.errors import DeviceLost as DeviceLost
 from rillflow.errors import EndOfStream as EndOfStream
 from rillflow.errors import EngineError as EngineError
 from rillflow.errors import NotReady as NotReady

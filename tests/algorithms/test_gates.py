@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,22 @@ def test_reaches_its_goal(goal: Goal) -> None:
         pytest.importorskip("minatar", reason="MinAtar is not installed")
     outcome = attempt(goal, SEED)
     assert outcome.passed, outcome
+
+
+def test_what_is_tuned_is_not_put_among_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = replace(gate.GATES["ddpg"][0], algorithm="pg", env="Bandit", steps=500, episodes=3)
+    monkeypatch.setitem(gate.GATES, "ddpg", (tried,))
+    words = ["gate.py", "ddpg", "--seeds", "11", "--set", '{"lr": 0.02}']
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit):
+        gate.main()
+    assert "--out" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [*words, "--out", str(tmp_path / "tried.json")])
+    monkeypatch.setattr(gate, "attempt", lambda goal, seed: outcome(seed, goal.settings["lr"]))
+    gate.main()
+    assert json.loads((tmp_path / "tried.json").read_text())[0]["score"] == 0.02
 
 
 def outcome(seed: int, score: float, passed: bool = True) -> Outcome:

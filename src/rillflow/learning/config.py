@@ -13,7 +13,7 @@ from rillflow.envs.layout import layout_of
 from rillflow.envs.preprocessing import Preprocessing, Resize
 from rillflow.errors import BuildError
 from rillflow.images import Channels, image_in
-from rillflow.learning import evaluation_settings, fault_settings, schedules
+from rillflow.learning import acting_device, evaluation_settings, fault_settings, schedules
 from rillflow.learning.did_you_mean import instead_of
 from rillflow.learning.fields import type_problems
 from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
@@ -71,6 +71,7 @@ class AlgorithmConfig(metaclass=_Settings):
         "adam_epsilon",
         "worker_timeout",
         "env_timeout",
+        "num_gpus_per_worker",
     )
     """numbers that no schedule can change, because they are read when a run begins; a class of
     settings names its own, those of its bases hold too"""
@@ -167,6 +168,9 @@ class AlgorithmConfig(metaclass=_Settings):
     are height and width, or else the shorter one of the outer axes has the channels"""
     num_gpus: int = 0
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
+    num_gpus_per_worker: float | None = None
+    """the part of a CUDA device on which each worker's network acts; 0: it acts on the processor;
+    none: with num_gpus, on the learner's devices if observations are images"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
     """what learns: torch; numpy, for an mlp on the processor; auto: numpy where it can"""
     source: Callable[..., Any] | None = None
@@ -317,7 +321,7 @@ class AlgorithmConfig(metaclass=_Settings):
                 wrong.append(f"{name} must be above 0, or None, got {limit!r}")
         if self.normalize_observations and self.scale_observations:
             wrong.append(BOTH_SCALED)
-        wrong += self.preprocessing.problems()
+        wrong += [*self.preprocessing.problems(), *acting_device.problems(self)]
         return [*wrong, *fault_settings.problems(self), *evaluation_settings.problems(self)]
 
     if not TYPE_CHECKING:

@@ -169,6 +169,7 @@ class RolloutWorker(ActingWorker):
         if self.config.info_metrics:
             told["infos"], notes = self.envs.pop_infos()
             tell_once(told, notes, self.info)
+        tell_once(told, self.pop_notes(), self.info)
         return told
 
     def get_state(self) -> dict[str, Any]:
