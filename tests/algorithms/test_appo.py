@@ -231,6 +231,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], told: str
         {"vtrace_clip_rho_threshold": 0.5},
         {"vtrace_clip_pg_rho_threshold": 0.5},
         {"vtrace_lambda": 0.5},
+        {"sgd_minibatch_size": 20},
         {"standardize_advantages": True},
         {"vf_loss_coef": 1.0},
         {"entropy_coef": 0.1},

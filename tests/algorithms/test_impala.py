@@ -16,6 +16,7 @@ import torch
 import rillflow as rf
 from rillflow.algorithms import impala
 from rillflow.experience.batch import BOOTSTRAP, STATE
+from rillflow.learning.make_learner import make_learner
 from rillflow.learning.torch_modules import Policy
 from rillflow.learning.update import Rows, Step
 from rillflow.rl.learner_thread import LearnerThread
@@ -123,6 +124,21 @@ def test_advantages_may_be_standardized() -> None:
     step = step_of(Table(), batch, standardize_advantages=True)
     assert float(step.stats["policy_loss"]) == pytest.approx(-np.log(2.0) * np.sqrt(0.5) / 2)
     assert float(step.stats["value_loss"]) == pytest.approx((1.5**2 + 3.0**2) / 4)
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_a_batch_may_be_several_steps_of_whole_trajectories(framework: str) -> None:
+    """Of 4 environments and 10 steps each, 20 rows are 2 environments: two steps to a batch."""
+    made = []
+    for rows_each in (None, 20):
+        settings = {**SMALL, "framework": framework, "sgd_minibatch_size": rows_each}
+        config = impala.Config(num_workers=0, **settings)
+        spec = Workers(config).spec
+        batch = RolloutWorker(config, spec, ActorInfo("worker-0", 0, 0, seed=1)).sample()
+        learner = make_learner(spec, config, 0)
+        learner.learn(batch)
+        made.append(learner.updates)
+    assert made == [1, 2]
 
 
 def test_nothing_follows_a_termination() -> None:

@@ -32,6 +32,9 @@ class Config(AlgorithmConfig):
     rollout_fragment_length: int = 8
     train_batch_size: int = 128
     """least steps per training batch"""
+    sgd_minibatch_size: int | None = None
+    """rows per optimiser step, of whole trajectories chosen at random from the batch; None: a batch
+    is one step"""
     grad_clip: float | None = 5.0
     max_sample_requests_in_flight_per_worker: int = 2
     """fragments that a worker is asked for at a time; more keep it busy, with older weights"""
@@ -55,6 +58,11 @@ class Config(AlgorithmConfig):
     """weight of the value loss"""
     entropy_coef: float = 0.001
     """weight of the entropy bonus"""
+
+    @property
+    def minibatch(self) -> int | None:
+        """Rows per optimiser step, where a batch is several."""
+        return self.sgd_minibatch_size
 
     def problems(self) -> list[str]:
         """What is wrong with the numbers."""
