@@ -148,10 +148,11 @@ class AlgorithmConfig(metaclass=_Settings):
     """tanh or relu"""
     scale_observations: bool = False
     """whether the network sees what the observation space bounds scaled to -1 ... 1"""
-    normalize_observations: bool | None = False
+    normalize_observations: bool | Literal["loosely"] | None = False
     """whether the network sees observations by their running mean and standard deviation, at most
-    10 of these from it; None: if they are vectors, the network is built in, and nothing else scales
-    them"""
+    10 of these from it; loosely: only numbers whose mean or deviation is far from ordinary, and
+    only as far as it takes; None: loosely, if they are vectors, the network is built in, and
+    nothing else scales them"""
     scale_rewards: bool | None = False
     """whether rewards are learned from as parts of the running standard deviation of the discounted
     return, at most 10 of these; reported returns stay the environment's; None: those of rollout
@@ -227,12 +228,12 @@ class AlgorithmConfig(metaclass=_Settings):
             name = self.env if isinstance(self.env, str) else label_of(self.env)
             raise refused(type(self), [f"environment {name!r}: {error}"]) from None
 
-    def _normalizes(self, observation_space: Any) -> bool:
+    def _normalizes(self, observation_space: Any) -> bool | Literal["loosely"]:
         if self.normalize_observations is not None:
             return self.normalize_observations
         built_in = self.model is None or isinstance(self.model, str)
         vectors = _usual_model(observation_space, self.channels) == "mlp"
-        return built_in and vectors and not self.scale_observations
+        return "loosely" if built_in and vectors and not self.scale_observations else False
 
     def modules(self, spec: PolicySpec) -> Modules:
         """The networks of the algorithm, for an environment that a policy of this spec acts in."""
