@@ -44,7 +44,15 @@ MAY_IMPORT = {
     "safety": {"envs"},
     "experience": {"errors", "envs"},
     "datasets": {"errors", "safety", "envs", "experience"},
-    "policies": {"errors", "images", "safety", "envs.layout", "envs.image_box", "experience"},
+    "policies": {
+        "errors",
+        "images",
+        "safety",
+        "envs.layout",
+        "envs.image_box",
+        "envs.mixed_box",
+        "experience",
+    },
     "learning": {"errors", "images", "callables", "envs", "experience", "policies"},
     # both together
     "rl": {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rillflow.errors import BuildError as BuildError
     from rillflow.errors import CheckError as CheckError
     from rillflow.errors import DeadlockError as DeadlockError
+    from rillflow.errors import DeviceLost as DeviceLost
     from rillflow.errors import EndOfStream as EndOfStream
     from rillflow.errors import EngineError as EngineError
     from rillflow.errors import NotReady as NotReady
@@ -72,6 +73,7 @@ _HOMES = {
         "BuildError",
         "CheckError",
         "DeadlockError",
+        "DeviceLost",
         "EndOfStream",
         "EngineError",
         "NotReady",

@@ -18,6 +18,7 @@ from rillflow.learning.q_learning import (
     tells_values,
     update,
 )
+from rillflow.learning.q_switches import rates_that_stay
 from rillflow.learning.results import TrainStats
 from rillflow.policies.exploration_schedules import graded
 from rillflow.policies.explorers import EpsilonGreedy, Explorer
@@ -54,6 +55,10 @@ class Config(QConfig, DistributedReplayConfig):
     lr_updates: int = 20_000
     num_replay_buffer_shards: int = 2
 
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        return super().problems() + rates_that_stay(self, "Ape-X")
+
 
 TUNED: dict[str, dict[str, Any]] = {
     "memory": MEMORY,
@@ -62,6 +67,12 @@ TUNED: dict[str, dict[str, Any]] = {
         "activation": "tanh",
         "dueling": False,
         "n_step": 3,
+        # Of errors far above 1 Huber's function leaves the sign: values are medians then, of which
+        # a policy that hardly ever fails does not learn that it can.
+        "scale_rewards": None,
+        "worker_priorities": False,
+        "final_lr": 1e-5,
+        "lr_updates": 24_000,
     },
     "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False, "final_lr": None},
     "atari": {

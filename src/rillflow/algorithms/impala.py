@@ -86,7 +86,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "gamma": 0.9,
         "entropy_coef": 0.005,
         "activation": "relu",
-        "normalize_observations": None,
+        "normalize_observations": True,
         "scale_rewards": None,
     },
     "atari": {

@@ -44,6 +44,17 @@ def problems(cfg: QNetworkConfig) -> list[str]:
     return wrong
 
 
+def rates_that_stay(cfg: QNetworkConfig, who: str) -> list[str]:
+    """Settings of the line, where each worker explores at a rate of its own that stays."""
+    usual = _usual(cfg)
+    return [
+        f"{name} is of a rate that falls, and each worker of {who} explores "
+        "at a rate of its own that stays: give `epsilon`, the largest rate, or leave it out"
+        for name in LINE
+        if getattr(cfg, name) != usual[name] and not cfg.noisy
+    ]
+
+
 def _told_twice(cfg: QNetworkConfig) -> list[str]:
     """Settings of random actions, which noisy layers take the place of."""
     way = "with noisy=True the noise of the layers explores: leave it out, or give noisy=False"

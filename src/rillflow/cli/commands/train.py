@@ -98,7 +98,8 @@ def main(arguments: Sequence[str]) -> int:
                     f"{request.algorithm} on {request.env}, engine {job.engine_name}, "
                     f"seed {job.seed}, into {directory}"
                 )
-                lines = title, *request.tuned, *job.config.notes, f"if resumed: {MEANING[level]}"
+                notes = (*request.tuned, *job.config.notes, *built[0].notes)
+                lines = title, *notes, f"if resumed: {MEANING[level]}"
                 return Training(options, job, directory, lines, level, callbacks).run(built)
             finally:
                 if not last_row(directory.metrics):  # it never began: nothing to keep
