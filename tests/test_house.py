@@ -40,6 +40,8 @@ HOUSE = {
     ),
     # environments and experience
     "what is an image, and where its channels are": ("images.py", "def image_in"),
+    "stacked frames that travel once": ("experience/stacked_frames.py", "class Stacks"),
+    "frames in replay": ("experience/frame_ring.py", "class FrameRing"),
     "frame stacking": ("envs/frame_stack.py", "class FrameStack"),
     "frame stacking of Atari games": ("envs/atari_options.py", "stack_num"),
     "what may be chosen of an Atari game": ("envs/atari_options.py", "OPTIONS"),

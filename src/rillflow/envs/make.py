@@ -111,6 +111,7 @@ def _from_name(
             lives=chosen["episodic_life"],
             action_masks=False,
             again=games,
+            stacked_frames=chosen["stack_num"],
         )
     path = BUILT_IN.get(name.id, name.id)
     if ":" in path:

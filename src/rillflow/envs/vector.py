@@ -51,6 +51,7 @@ class Envs(ReadsInfos):
         seed: of its first reset.
         clip_rewards: to [-1, 1]; episodes count the environment's own.
         lives: whether infos tell of lives; see `lives_end`.
+        stacked_frames: so many frames are one observation already, as the environment gives it.
         again: makes another one, if that is possible: one of one piece that raises is replaced.
     """
 
@@ -62,6 +63,7 @@ class Envs(ReadsInfos):
         seed: int = 0,
         clip_rewards: bool = False,
         lives: bool = False,
+        stacked_frames: int = 1,
         preprocessing: Preprocessing | None = None,
         action_masks: bool = True,
         again: Callable[[], Any] | None = None,
@@ -86,6 +88,8 @@ class Envs(ReadsInfos):
         self.shrunk = shrunk_by_default(seen.space, self._how)
         """what to tell of images that are smaller than the environment's, though nobody said so"""
         self._stack = stack_of(self._observations.space, self._how)
+        self.frames = getattr(self._stack, "joined_first", stacked_frames)
+        """that one observation holds, one behind the other"""
         self._layout = layout_of(self._observations.space)
         self._masks: InfoMasks | None = None  # reads those in infos
         masked = self._layout is not None and self._layout.mask_size > 0

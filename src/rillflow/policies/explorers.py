@@ -149,7 +149,7 @@ class EpsilonGreedy(Explorer):
         unseen, cut = batch[BOOTSTRAP], np.zeros(batch.shape, bool)
         if NEXT_OBS in batch:
             cut = batch["truncated"] & ~batch["terminated"]
-            unseen = np.concatenate([unseen, batch[NEXT_OBS][cut]])
+            unseen = np.concatenate([unseen, batch.at(NEXT_OBS, cut)])
         values = policy.action_values(unseen).max(1)
         q, lanes = batch[ACTION_VALUES], batch.shape[1]
         acted = np.take_along_axis(q, batch["actions"][..., None], 2)[..., 0]

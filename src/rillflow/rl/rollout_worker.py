@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rillflow.envs.make import make_envs
+from rillflow.envs.stacking import stacked_in
 from rillflow.envs.vector import Envs
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.experience.fragment_writer import FragmentWriter
@@ -59,7 +60,8 @@ class RolloutWorker(ActingWorker):
         self.starts: Array = np.ones(self.envs.num_envs, bool)
         """where `obs` is the first of an episode"""
         remembers = self.remembering is not None  # sequences, whose losses look along them
-        self.waiting = WaitingSteps(1 if remembers else getattr(config, "n_step", 1))
+        n_step = 1 if remembers else getattr(config, "n_step", 1)
+        self.waiting = WaitingSteps(n_step, 1 if self.burn_in else stacked_in(self.envs))
         self.steps = 0
         self.seconds = {"policy": 0.0, "environments": 0.0}
         """since the last answer, in acting and in stepping the environments"""
