@@ -19,10 +19,12 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 LAST = "0.3"
 """the release without the old names below"""
@@ -58,7 +60,8 @@ class _Moved(ModuleType):
         return getattr(import_module(MODULES[self.__name__]), name)
 
 
-class _Loader(Loader):
+# without its base class from importlib.abc, which would load a dozen modules into every process
+class _Loader:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Moved(spec.name)
 
@@ -66,7 +69,7 @@ class _Loader(Loader):
         return None
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Asked for modules that nobody else has found."""
 
     def find_spec(
@@ -75,7 +78,7 @@ class _Finder(MetaPathFinder):
         if fullname not in MODULES:
             return None
         renamed(fullname, MODULES[fullname])  # frames of the import system do not count
-        return ModuleSpec(fullname, _Loader())
+        return ModuleSpec(fullname, cast("Loader", _Loader()))
 
 
 def find_moved_modules() -> None:
