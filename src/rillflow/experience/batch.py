@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,15 @@ class SampleBatch(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self.columns)
+
+    # those of `Mapping` would call the three above for each column
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def items(self) -> ItemsView[str, Array]:
+        """Names and columns."""
+        return self.columns.items()
 
     def __reduce__(self) -> Any:
         return SampleBatch, (self.columns,)

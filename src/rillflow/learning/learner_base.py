@@ -66,6 +66,7 @@ class LearnerBase(ABC):
         self.kl_stops = 0
         """batches whose passes ended because the policy had moved too far"""
         self._moved_too_far = False
+        self.target_kl: float | None = getattr(self.cfg, "target_kl", None)
         self.rng = np.random.default_rng(seed)
         self.version = 0
         self.updates = 0
@@ -106,9 +107,10 @@ class LearnerBase(ABC):
         made = self.skips.see(self.numbers(sizes))
         self.observations.count([batch])
         self.version += 1
-        self.trained += batch.steps
-        self._count_for_target(batch.steps)
-        result = self.skips.tell(result_of(batch.steps, figures, made, self.array))
+        steps = batch.steps
+        self.trained += steps
+        self._count_for_target(steps)
+        result = self.skips.tell(result_of(steps, figures, made, self.array))
         return self.with_settings(result)
 
     def _minibatches(self, rows: Rows, epochs: int, size: int | None) -> Iterator[Array | None]:
@@ -190,7 +192,7 @@ class LearnerBase(ABC):
 
         If it has, the step at hand is not made, and no further one on this batch.
         """
-        target = getattr(self.cfg, "target_kl", None)
+        target = self.target_kl
         if target is None:
             return False
         if "kl" not in figures:
@@ -210,6 +212,7 @@ class LearnerBase(ABC):
         if not self._scheduled:
             return
         self.cfg = self._scheduled.at(self.config.steps_behind(self.trained))
+        self.target_kl = getattr(self.cfg, "target_kl", None)
         self.modules = self.cfg.modules(self.spec)
         for name in self.modules.networks:
             own = self.modules.optimisers.get(name, Optimiser()).lr
@@ -223,7 +226,7 @@ class LearnerBase(ABC):
     def with_settings(self, result: TrainStats) -> TrainStats:
         """A result with the numbers that a schedule has given, and how often passes were ended."""
         more = self._scheduled.figures(self.cfg)
-        if getattr(self.cfg, "target_kl", None) is not None:
+        if self.target_kl is not None:
             more["kl_stops"] = float(self.kl_stops)
         return dataclasses.replace(result, stats={**result.stats, **more}) if more else result
 
