@@ -44,7 +44,8 @@ class Goal:
     called: str | None = None
     """a name for the report, where algorithm and environment do not say it"""
     rival: Goal | None = None
-    """what is attempted beside it with each seed; its median must not be above the own one"""
+    """another goal of the gate, attempted with the same seeds: its median must not be above the own
+    one"""
     judge: Callable[[Goal, int], Outcome] | None = None
     """another way to attempt it, `judge(goal, seed)`; None: train and play"""
 
@@ -81,14 +82,12 @@ def train_and_play(goal: Goal, seed: int) -> Outcome:
     trained = rf.train(goal.algorithm, goal.env, until=until, seed=seed, engine="sim", **settings)
     seconds = time.perf_counter() - began
     score = evaluate(trained, goal.episodes, seed=FRESH + seed).mean
-    details = {} if goal.rival is None else {"rival": attempt(goal.rival, seed).score}
     return Outcome(
         seed=seed,
         score=round(score, 2),
         passed=score >= goal.each,
         steps=int(trained.history[-1]["steps"]),
         seconds=round(seconds, 1),
-        details=details,
     )
 
 

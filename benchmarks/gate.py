@@ -2,12 +2,19 @@
 
     make gate sac                                       five seeds that tuning never saw
     python benchmarks/gate.py sac --seeds 201,204       some of them
+    python benchmarks/gate.py sac --goal "sac on Cart"  goals whose name begins so
     python benchmarks/gate.py --list                    the goals
 
 A seed takes ten minutes at most on two cores.
 
 Results are kept in `results/gates/NAME.json`, a row for each goal and seed with the commit that was
-measured; a new attempt replaces the row. Tuning uses seeds below 100.
+measured; a new attempt replaces the row. Tuning uses seeds below 100. Several can be measured side
+by side, each into a file of its own, and be put together afterwards:
+
+    python benchmarks/gate.py sac --seeds 203 --out rows/sac-203.json
+    python benchmarks/gate.py sac --merge rows/sac-*.json
+
+To tune, with settings beside those of the goal: --seeds 11-13 --set '{"lr": 1e-4}' --out FILE.
 """
 
 from __future__ import annotations
@@ -16,7 +23,8 @@ import argparse
 import json
 import statistics
 import sys
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +75,23 @@ CORRIDOR: dict[str, Any] = {
 }
 """of R2D2, where what has to be remembered lies further back than the burn-in"""
 
+RAINBOW_ON_MINATAR: dict[str, Any] = {
+    "scale_rewards": False,
+    "v_min": 0.0,
+    "v_max": 10.0,
+    "final_lr": 1e-4,
+    "lr_updates": 30_000,
+}
+DQN_ON_MINATAR = Goal(
+    algorithm="dqn",
+    env=minatar_breakout,
+    called="dqn on MinAtar/Breakout-v1",
+    steps=250_000,
+    each=0.0,
+    settings=MINATAR | {"epsilon_timesteps": 25_000, "final_epsilon": 0.02},
+)
+"""what Rainbow is measured beside"""
+
 GATES: dict[str, tuple[Goal, ...]] = {
     "a3c": (Goal(algorithm="a3c", env="CartPole-v1", steps=300_000, each=450),),
     "apex": (Goal(algorithm="apex", env="CartPole-v1", steps=100_000, each=450),),
@@ -113,6 +138,7 @@ GATES: dict[str, tuple[Goal, ...]] = {
     ),
     "rainbow": (
         Goal(algorithm="rainbow", env="CartPole-v1", steps=50_000, each=475),
+        DQN_ON_MINATAR,
         Goal(
             algorithm="rainbow",
             env=minatar_breakout,
@@ -120,14 +146,8 @@ GATES: dict[str, tuple[Goal, ...]] = {
             steps=250_000,
             each=3.0,
             median=5.0,
-            settings=MINATAR | {"scale_rewards": False, "v_min": 0.0, "v_max": 10.0},
-            rival=Goal(
-                algorithm="dqn",
-                env=minatar_breakout,
-                steps=250_000,
-                each=0.0,
-                settings=MINATAR | {"epsilon_timesteps": 25_000, "final_epsilon": 0.02},
-            ),
+            settings=MINATAR | RAINBOW_ON_MINATAR,
+            rival=DQN_ON_MINATAR,
         ),
     ),
     "sac": (
@@ -143,54 +163,95 @@ GATES: dict[str, tuple[Goal, ...]] = {
 
 def main() -> int:
     """Attempt, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("name", nargs="?", choices=sorted(GATES), metavar="NAME")
-    parser.add_argument("--seeds", type=_seeds, default=SEEDS, help="201,202 or 201-205")
-    parser.add_argument("--list", action="store_true", help="print the goals")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for what is found")
-    options = parser.parse_args()
+    options = _options()
     if options.list or options.name is None:
         for name, goals in sorted(GATES.items()):
             for goal in goals:
                 print(f"{name:<12} {goal}: {_bar(goal)} within {goal.steps:,} steps")
         return 0
+    path = options.out or options.results / f"{options.name}.json"
+    for part in options.merge:
+        merge(path, json.loads(part.read_text()))
+    if options.merge:
+        return 0
     torch.set_num_threads(1)
     good = True
     for goal in GATES[options.name]:
+        if not str(goal).startswith(options.goal):
+            continue
+        goal = replace(goal, settings={**goal.settings, **options.set})
         print(f"{goal}: {_bar(goal)} within {goal.steps:,} steps", flush=True)
         outcomes = []
         for seed in options.seeds:
             outcome = attempt(goal, seed)
             outcomes.append(outcome)
-            keep(options.results / f"{options.name}.json", goal, outcome)
+            keep(path, goal, outcome)
             verdict = "passed" if outcome.passed else "FAILED"
             about = f"{outcome.steps:,} steps, {outcome.seconds:.0f} s"
             print(f"  seed {seed}: {outcome.score:8.2f}  {about}  {verdict}", flush=True)
-        good &= reached(goal, outcomes)
+        good &= reached(goal, outcomes, rivals_scores(path, goal, options.seeds))
     print("passed" if good else "FAILED")
     return 0 if good else 1
 
 
-def reached(goal: Goal, outcomes: list[Outcome]) -> bool:
-    """Whether all seeds passed, and their median."""
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("name", nargs="?", choices=sorted(GATES), metavar="NAME")
+    parser.add_argument("--seeds", type=_seeds, default=SEEDS, help="201,202 or 201-205")
+    parser.add_argument("--goal", default="", help="only goals whose name begins so")
+    parser.add_argument("--list", action="store_true", help="print the goals")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for what is found")
+    parser.add_argument("--out", type=Path, help="file for what is found, in place of the folder's")
+    parser.add_argument("--set", type=json.loads, default={}, help="settings to tune, as JSON")
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", default=(), metavar="FILE",
+        help="attempt nothing: put the rows of these files among those that are kept",
+    )  # fmt: skip
+    options = parser.parse_args()
+    if options.set and options.out is None:
+        parser.error("--set is to tune: say where its rows go, --out FILE")
+    return options
+
+
+def reached(goal: Goal, outcomes: list[Outcome], rivals: Sequence[float] = ()) -> bool:
+    """Whether all seeds passed, and their median; `rivals` are what the rival's seeds scored."""
+    if goal.rival is not None and len(rivals) < len(outcomes):
+        return False  # nobody knows
     middle = statistics.median(outcome.score for outcome in outcomes)
     fine = goal.median is None or len(outcomes) == 1 or middle >= goal.median
-    if goal.rival is not None and len(outcomes) > 1:
-        fine &= middle >= statistics.median(outcome.details["rival"] for outcome in outcomes)
+    if rivals and len(outcomes) > 1:
+        fine &= middle >= statistics.median(rivals)
     return fine and all(outcome.passed for outcome in outcomes)
+
+
+def rivals_scores(path: Path, goal: Goal, seeds: Sequence[int]) -> list[float]:
+    """What the rival's attempts with these seeds scored, of those that are kept."""
+    if goal.rival is None or not path.exists():
+        return []
+    name = _called(goal.rival)
+    kept = json.loads(path.read_text())
+    return [row["score"] for row in kept if row["goal"] == name and row["seed"] in seeds]
 
 
 def keep(path: Path, goal: Goal, outcome: Outcome) -> None:
     """Put one outcome in the place of an older one of the same goal and seed."""
-    kept: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
-    which = {"goal": f"{goal}, {goal.steps:,} steps", "seed": outcome.seed}
+    which = {"goal": _called(goal), "seed": outcome.seed}
     bars = {"each": goal.each, "median": goal.median, "episodes": goal.episodes}
     where = {"commit": commit(), "cpu": facts()["cpu"], "torch": versions()["torch"]}
-    row = {**which, **bars, "frozen": goal.frozen, **asdict(outcome), **where}
-    rows = [one for one in kept if not which.items() <= one.items()] + [row]
-    rows.sort(key=lambda one: (one["goal"], one["seed"]))
+    merge(path, [{**which, **bars, "frozen": goal.frozen, **asdict(outcome), **where}])
+
+
+def merge(path: Path, new: list[dict[str, Any]]) -> None:
+    """Put rows in the place of those of the same goals and seeds."""
+    rows: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    kept = {(row["goal"], row["seed"]): row for row in [*rows, *new]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("[\n" + ",\n".join(json.dumps(one) for one in rows) + "\n]\n")
+    lines = (json.dumps(kept[which]) for which in sorted(kept))
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def _called(goal: Goal) -> str:
+    return f"{goal}, {goal.steps:,} steps"
 
 
 def _bar(goal: Goal) -> str:

@@ -9,7 +9,13 @@ both: (ours - random) / (SB3's - random), of means over three seeds.
 SB3's side takes hours and does not change, so its scores are kept in `results/generality_sb3.json`
 (delete a row to have it measured again); seconds are compared in a run of their own, in turn. Ours
 are kept in `build/generality.jsonl` until the settings change, so that a run that was ended goes on
-where it stopped; delete the file to begin anew.
+where it stopped; delete the file to begin anew. Rows can be measured elsewhere (`_left.py`):
+
+    python benchmarks/generality.py --only sac:Hopper-v5 --seeds 101,102 --out part.jsonl
+    python benchmarks/generality.py --only time:Hopper-v5 --seeds 1 --out part.jsonl
+
+Whether three seeds were lucky is told by three others, `OTHER_SEEDS`: they are not part of a run;
+where rows of all of them are in `build/`, they have figures of their own.
 """
 
 from __future__ import annotations
@@ -17,6 +23,8 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +33,11 @@ sys.path.append(str(Path(__file__).parent / "peers"))  # where the environments 
 from _common import RESULTS, Report, figure, ratio, script
 from _drivers import OURS, Driver, DriverError, measure
 from _generality import random_score
-from _left import left_or_new, settings_of
+from _left import left, left_or_new, parts, settings_of
 
 MINUTES = 40
 SEEDS = (101, 102, 103)
+OTHER_SEEDS = (111, 112, 113)
 PPO = (
     "Hopper-v5",
     "HalfCheetah-v5",
@@ -54,40 +63,67 @@ def ask(report: Report) -> None:
     steps = dict.fromkeys(STEPS, 4000) if report.options.quick else STEPS
     report.settings.update(seeds=seeds, steps=steps, episodes=100)
     for algorithm, names in (("ppo", PPO), ("sac", SAC)):
-        scores = []
+        scores, others = [], []
         for name in names:
-            task = {"algorithm": algorithm, "env": name, "steps": steps[algorithm]}
+            task = _task(algorithm, name, steps[algorithm])
             for round_, seed in enumerate(seeds):
                 _ours(report, task, round_, seed)
                 _peer(report, task, round_, seed)
             scores.append(_score(report, algorithm, name))
-        known = [score for score in scores if score is not None]
-        if known:
-            median, least = statistics.median(known), min(known)
-            report.add(figure(f"{algorithm}_median", median, "of SB3's gain", ">= 1"))
-            report.add(figure(f"{algorithm}_least", least, "of SB3's gain", ">= 0.8"))
+            others.append(_score_of_others(report, task, name))
+        _conclude(report, algorithm, scores)
+        _conclude(report, f"{algorithm}_other_seeds", others)
     _seconds(report)
+
+
+def _conclude(report: Report, name: str, scores: list[float | None]) -> None:
+    known = [score for score in scores if score is not None]
+    if known:
+        median, least = statistics.median(known), min(known)
+        told = {"environments": len(known)}
+        report.add(figure(f"{name}_median", median, "of SB3's gain", ">= 1", **told))
+        report.add(figure(f"{name}_least", least, "of SB3's gain", ">= 0.8", **told))
 
 
 def _ours(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
     """Our score: the one that a run before this has left, or a new one."""
     case = f"{OURS} {task['algorithm']} {task['env']}"
-    # in one process: scores are the same as in several, seconds are compared elsewhere
-    driver = Driver(OURS, "rillflow_generality.py", {**task, "settings": IN_ONE}, limit=3600)
 
     def measured() -> dict[str, Any]:
         print(f"  {case}, seed {seed}", file=sys.stderr, flush=True)
-        try:
-            return driver.run(seed=seed)
-        except DriverError as failure:
-            report.lacks(case, str(failure))
-            return {"failed": str(failure)}
+        found = _measured(task, seed)
+        if "failed" in found:
+            report.lacks(case, found["failed"])
+        return found
 
-    key = {**task, "seed": seed, "settings": settings_of(task["algorithm"])}
-    found = left_or_new("generality", key, measured)
+    found = left_or_new("generality", _key(task, seed), measured)
     for seconds in ("train_s", "wall_s"):  # they are compared in a run of their own
         found.pop(seconds, None)
     report.measured(case, round=round_, **found)
+
+
+def _task(algorithm: str, name: str, steps: int) -> dict[str, Any]:
+    return {"algorithm": algorithm, "env": name, "steps": steps}
+
+
+def _key(task: dict[str, Any], seed: int) -> dict[str, Any]:
+    return {**task, "seed": seed, "settings": settings_of(task["algorithm"])}
+
+
+def _measured(task: dict[str, Any], seed: int) -> dict[str, Any]:
+    # in one process: scores are the same as in several, seconds are compared elsewhere
+    driver = Driver(OURS, "rillflow_generality.py", {**task, "settings": IN_ONE}, limit=3600)
+    try:
+        return driver.run(seed=seed)
+    except DriverError as failure:
+        return {"failed": str(failure)}
+
+
+def _row(algorithm: str, name: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    if algorithm == "time":
+        return _time_key(name, seed, 40_000), _pair(name, seed)
+    task = _task(algorithm, name, STEPS[algorithm])
+    return _key(task, seed), _measured(task, seed)
 
 
 def _peer(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
@@ -112,32 +148,80 @@ def _peer(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
 
 def _score(report: Report, algorithm: str, name: str) -> float | None:
     """What ours gained over random actions, in parts of what SB3 gained."""
-    sides = [report.values(f"{who} {algorithm} {name}", "score") for who in (OURS, "sb3")]
-    ours, theirs = ([value for value in side if value is not None] for side in sides)
-    if not ours or not theirs:
-        report.lacks(f"{algorithm}_{name}", "one of the sides has no score")
+    ours = report.values(f"{OURS} {algorithm} {name}", "score")
+    return _gain(report, f"{algorithm}_{name}", ours, f"sb3 {algorithm} {name}")
+
+
+def _score_of_others(report: Report, task: dict[str, Any], name: str) -> float | None:
+    """The same of `OTHER_SEEDS`, where all of them have been measured."""
+    rows = [left("generality", _key(task, seed)) for seed in OTHER_SEEDS]
+    if report.options.quick or None in rows:
         return None
-    nothing = random_score(name)
-    means = statistics.mean(ours), statistics.mean(theirs)
+    ours = [row["score"] for row in rows if row is not None]
+    case = f"{task['algorithm']}_{name}_other_seeds"
+    return _gain(report, case, ours, f"sb3 {task['algorithm']} {name}", seeds=OTHER_SEEDS)
+
+
+def _gain(
+    report: Report, case: str, ours: Sequence[float | None], sb3: str, **more: Any
+) -> float | None:
+    """A figure: ours over random actions, in parts of SB3's; None: a side has no score."""
+    own = [value for value in ours if value is not None]
+    theirs = [value for value in report.values(sb3, "score") if value is not None]
+    if not own or not theirs:
+        report.lacks(case, "one of the sides has no score")
+        return None
+    nothing = random_score(sb3.split(" ", 2)[2])
+    means = statistics.mean(own), statistics.mean(theirs)
     score = (means[0] - nothing) / (means[1] - nothing)
-    details = {"ours": means[0], "sb3": means[1], "random": nothing}
-    report.add(figure(f"{algorithm}_{name}", score, "of SB3's gain", ">= 0.8", **details))
+    details = {"ours": means[0], "sb3": means[1], "random": nothing, **more}
+    report.add(figure(case, score, "of SB3's gain", ">= 0.8", **details))
     return score
 
 
 def _seconds(report: Report) -> None:
     """Seconds for the same steps of PPO, in turn, processes and all."""
+    steps = 4000 if report.options.quick else 40_000
     for name in TIMED:
-        task = {"env": name, "steps": 4000 if report.options.quick else 40_000, "episodes": 1}
-        cases = {f"{OURS} time {name}": (OURS, "rillflow"), f"sb3 time {name}": ("sb3", "sb3")}
+        cases = f"{OURS} time {name}", f"sb3 time {name}"
         for round_ in range(report.options.repeats):
-            for case, (who, prefix) in cases.items():
-                driver = Driver(who, f"{prefix}_generality.py", task, limit=600)
-                measure(report, case, driver, round_, seed=round_ + 1)
+            found = left_or_new(
+                "generality",
+                _time_key(name, round_ + 1, steps),
+                partial(_pair, name, round_ + 1, steps),
+            )
+            for case, who in zip(cases, ("ours", "sb3"), strict=True):
+                report.measured(case, round=round_, train_s=found.get(f"{who}_s"))
+            if "failed" in found:
+                report.lacks(f"ppo_time_{name}", found["failed"])
         pair = [report.values(case, "train_s") for case in reversed(cases)]
         name = f"ppo_time_{name}"
         report.add(ratio(name, *pair, "SB3's seconds / ours", ">= 6"), otherwise=name)
 
 
+def _time_key(name: str, round_: int, steps: int) -> dict[str, Any]:
+    return {"time": name, "round": round_, "steps": steps, "settings": settings_of("ppo")}
+
+
+def _pair(name: str, round_: int, steps: int = 40_000) -> dict[str, Any]:
+    """Both sides, one after the other; the score is how much quicker ours is."""
+    task = {"env": name, "steps": steps, "episodes": 1, "seed": round_}
+    print(f"  seconds on {name}, round {round_}", file=sys.stderr, flush=True)
+    try:
+        ours = Driver(OURS, "rillflow_generality.py", task, limit=600).run()["train_s"]
+        theirs = Driver("sb3", "sb3_generality.py", task, limit=600).run()["train_s"]
+    except DriverError as failure:
+        return {"failed": str(failure)}
+    return {"score": theirs / ours, "ours_s": ours, "sb3_s": theirs}
+
+
+ROWS = [
+    (algorithm, name, seed)
+    for algorithm, names in (("ppo", PPO), ("sac", SAC))
+    for name in names
+    for seed in SEEDS
+] + [("time", name, round_) for name in TIMED for round_ in (1, 2, 3)]
+
 if __name__ == "__main__":
-    sys.exit(script(__file__, ask))
+    code = parts("generality", ROWS, _row)
+    sys.exit(script(__file__, ask) if code is None else code)

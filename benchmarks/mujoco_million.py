@@ -13,7 +13,9 @@ Published beside it, neither of them measured here:
 
 The environments here are `-v5`, whose rewards differ a little from both.
 
-    ENVS=Hopper-v5 SEEDS=3 AT_ONCE=2 python benchmarks/mujoco_million.py     a part of it
+    AT_ONCE=2 python benchmarks/mujoco_million.py                          two at a time
+    python benchmarks/mujoco_million.py --only Hopper-v5 --seeds 101 --out part.jsonl
+    python benchmarks/mujoco_million.py --take part.jsonl         the rest, and an answer from all
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from typing import Any
 import numpy as np
 from _common import Report, figure, script
 from _drivers import OURS, Driver, DriverError
-from _left import left_or_new, settings_of
+from _left import left_or_new, parts, settings_of
 
 from rillflow.results.statistics import interval, iqm
 
 MINUTES = 240
 SEEDS = (101, 102, 103, 104, 105)
-STEPS = 1_000_000
+WHOLE = {"steps": 1_000_000, "episodes": 100}
 ENVS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "InvertedPendulum-v5")
 PUBLISHED = {
     "HalfCheetah-v5": {"zoo": (5819.1, 663.5), "cleanrl": (1442.64, 46.03)},
@@ -46,32 +48,45 @@ PUBLISHED = {
 
 def ask(report: Report) -> None:
     quick = report.options.quick
-    envs = [e for e in os.environ.get("ENVS", "").split(",") if e] or ENVS
-    seeds = SEEDS[: int(os.environ.get("SEEDS", 2 if quick else len(SEEDS)))]
-    steps, episodes = (4000, 4) if quick else (STEPS, 100)
+    seeds = SEEDS[:2] if quick else SEEDS
+    task = {"steps": 4000, "episodes": 4} if quick else WHOLE
     at_once = int(os.environ.get("AT_ONCE", len(os.sched_getaffinity(0))))
-    report.settings.update(seeds=seeds, steps=steps, episodes=episodes, at_once=at_once)
+    report.settings.update(seeds=seeds, at_once=at_once, **task)
 
     def attempt(env: str, seed: int) -> dict[str, Any]:
-        task = {"env": env, "steps": steps, "episodes": episodes, "settings": '{"engine": "sim"}'}
-        key = {**task, "seed": seed, "defaults": settings_of("ppo")}
-        return left_or_new("mujoco_million", key, lambda: _run(report, task, seed))
+        return left_or_new("mujoco_million", _key(task, env, seed), lambda: _run(task, env, seed))
 
     with ThreadPoolExecutor(at_once) as pool:
-        asked = {(env, seed): pool.submit(attempt, env, seed) for env in envs for seed in seeds}
+        asked = {(env, seed): pool.submit(attempt, env, seed) for env in ENVS for seed in seeds}
         for (env, seed), answer in asked.items():
-            report.measured(env, round=seeds.index(seed), **answer.result())
-    for env in envs:
+            found = answer.result()
+            report.measured(env, round=seeds.index(seed), **found)
+            if "failed" in found:
+                report.lacks(env, found["failed"])
+    for env in ENVS:
         _conclude(report, env)
 
 
-def _run(report: Report, task: dict[str, Any], seed: int) -> dict[str, Any]:
-    print(f"  {task['env']}, seed {seed}", file=sys.stderr, flush=True)
+def _key(task: dict[str, Any], env: str, seed: int) -> dict[str, Any]:
+    return {"env": env, **task, "seed": seed, "defaults": settings_of("ppo")}
+
+
+def _run(task: dict[str, Any], env: str, seed: int) -> dict[str, Any]:
+    print(f"  {env}, seed {seed}", file=sys.stderr, flush=True)
+    driver = Driver(
+        OURS,
+        "rillflow_generality.py",
+        {"env": env, **task, "settings": '{"engine": "sim"}'},
+        limit=6 * 3600,
+    )
     try:
-        return Driver(OURS, "rillflow_generality.py", task, limit=6 * 3600).run(seed=seed)
+        return driver.run(seed=seed)
     except DriverError as failure:
-        report.lacks(task["env"], str(failure))
         return {"failed": str(failure)}
+
+
+def _row(algorithm: str, env: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    return _key(WHOLE, env, seed), _run(WHOLE, env, seed)
 
 
 def _conclude(report: Report, env: str) -> None:
@@ -90,4 +105,5 @@ def _conclude(report: Report, env: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(script(__file__, ask))
+    code = parts("mujoco_million", [("ppo", env, seed) for env in ENVS for seed in SEEDS], _row)
+    sys.exit(script(__file__, ask) if code is None else code)

@@ -10,10 +10,14 @@ of steps that it ever allowed. RLlib passes if one attempt of three gets there.
 
 A run ends when the mean return of its last 100 episodes of training is what is asked, as there, or
 with its steps. Of algorithms that explore by adding to what the policy does the greedy policy
-counts: it is evaluated on the way, and where it seems to pass, by 100 fresh episodes. Settings are
-those that the algorithm begins with there.
+counts: it is evaluated on the way, and where it seems to pass by a margin, or at the limit, by 100
+fresh episodes. Settings are those that the algorithm begins with there.
 
-Results are kept in results/rllib/thresholds.json; docs/rllib-thresholds.md is made from them.
+Results are kept in results/rllib/thresholds.json; docs/rllib-thresholds.md is made from them. Some
+can be measured side by side, and be put together afterwards:
+
+    python benchmarks/rllib_thresholds.py td3 --seeds 201 --out rows/td3-201.json
+    python benchmarks/rllib_thresholds.py --merge rows/td3-*.json
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ RESULTS = Path(__file__).parent / "results" / "rllib" / "thresholds.json"
 SEEDS = (201, 202, 203)
 LOOKS = 20
 """evaluations on the way to a limit, of greedy policies"""
+MARGIN = 0.03
+"""by which part of what is asked an evaluation has to be above it for the policy to be judged"""
 
 
 def main() -> int:
@@ -48,8 +54,16 @@ def main() -> int:
     parser.add_argument("only", nargs="*", metavar="NAME", help="rows whose name begins so")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--list", action="store_true", help="print the rows")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file for what is found")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="file for what is found")
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", default=(), metavar="FILE",
+        help="attempt nothing: put the rows of these files among those that are kept",
+    )  # fmt: skip
     options = parser.parse_args()
+    for part in options.merge:
+        merge(options.out, json.loads(part.read_text()))
+    if options.merge:
+        return 0
     torch.set_num_threads(1)
     good = True
     for row in chosen(options.only):
@@ -61,7 +75,7 @@ def main() -> int:
                 print(f"  refused: {error}", flush=True)
                 good = False
                 break
-            keep(options.results, row, found)
+            keep(options.out, row, found)
             good &= found["passed"]
             print(f"  {json.dumps(found)}", flush=True)
     return 0 if good else 1
@@ -76,8 +90,10 @@ def chosen(names: list[str]) -> list[Row]:
 def attempt(row: Row, seed: int) -> dict[str, Any]:
     """Train with this seed on `sim`, one thread, until it is reached or the steps are over."""
     settings, until = dict(row.settings), {"steps": float(row.within)}
-    until["eval_return" if row.greedy else "return"] = row.asks
-    if row.greedy:
+    if not row.greedy:
+        until["return"] = row.asks
+    else:
+        until["eval_return"] = row.asks + MARGIN * abs(row.asks)
         settings |= {"eval_every": row.within // LOOKS, "eval_episodes": 50}
     if row.data is not None:
         settings["data"] = getattr(_recorded, row.data)(seed).path
@@ -99,15 +115,19 @@ def attempt(row: Row, seed: int) -> dict[str, Any]:
 
 def keep(path: Path, row: Row, found: dict[str, Any]) -> None:
     """Put one attempt in the place of an older one of the same row and seed."""
-    kept: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
     which = {"row": str(row), "seed": found["seed"]}
     where = {"commit": commit(), "cpu": facts()["cpu"], "torch": versions()["torch"]}
     asked = {"asks": row.asks, "within": row.within, "greedy": row.greedy}
-    new = {**which, **asked, **found, **where}
-    rows = [one for one in kept if not which.items() <= one.items()] + [new]
-    rows.sort(key=lambda one: (one["row"], one["seed"]))
+    merge(path, [{**which, **asked, **found, **where}])
+
+
+def merge(path: Path, new: list[dict[str, Any]]) -> None:
+    """Put attempts in the place of those of the same rows and seeds."""
+    rows: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    kept = {(one["row"], one["seed"]): one for one in [*rows, *new]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("[\n" + ",\n".join(json.dumps(one) for one in rows) + "\n]\n")
+    lines = (json.dumps(kept[which]) for which in sorted(kept))
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 if __name__ == "__main__":

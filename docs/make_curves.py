@@ -3,6 +3,8 @@
     OMP_NUM_THREADS=1 python docs/make_curves.py              all of them, some ten minutes
     OMP_NUM_THREADS=1 python docs/make_curves.py ppo dqn      some of them
     python docs/make_curves.py --draw                         only the pictures, from the figures
+    python docs/make_curves.py sac --seeds 3 --out parts/3    into another folder, side by side,
+    python docs/make_curves.py --merge parts/*/sac.json       and put together
 
 Writes docs/pictures/curves/NAME.svg and NAME.json. On `sim` the same seed gives the same curve, so
 anybody can check them; the seconds are those of the machine that is named in the file.
@@ -50,7 +52,7 @@ GOALS = {
     "td3": ("Pendulum-v1", {"steps": 30_000}),
     "bc": ("CartPole-v1", {"steps": 500_000}),
     "marwil": ("CartPole-v1", {"steps": 500_000}),
-    "cql": ("Pendulum-v1", {"steps": 512_000}),
+    "cql": ("Pendulum-v1", {"steps": 1_024_000}),
     "iql": ("Pendulum-v1", {"steps": 1_280_000}),
 }
 """for each algorithm where it is trained, and until when; all other settings are the defaults"""
@@ -143,23 +145,33 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(GOALS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--draw", action="store_true", help="only draw")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder for what is measured")
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", default=(), metavar="FILE",
+        help="measure nothing: put the runs of these files among those that are kept",
+    )  # fmt: skip
     options = parser.parse_args()
     torch.set_num_threads(1)
-    HERE.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for part in options.merge:
+        remember(options.out / part.name, json.loads(part.read_text()))
+    names = {part.stem for part in options.merge} or options.names or GOALS
     for seed in options.seeds:  # all algorithms once, then again: a partial result is useful
-        for name in options.names or GOALS:
-            file = HERE / f"{name}.json"
-            if not options.draw:
-                _remember(file, name, measure(name, seed))
-            if file.exists():
-                draw(name, json.loads(file.read_text()))
+        for name in () if options.draw or options.merge else names:
+            about = about_run(name, measure(name, seed))
+            remember(options.out / f"{name}.json", about)
+            shown = {key: value for key, value in about["runs"][0].items() if key != "curve"}
+            print(name, shown, flush=True)
+    for name in names:
+        file = HERE / f"{name}.json"
+        if file.exists() and options.out == HERE:
+            draw(name, json.loads(file.read_text()))
 
 
-def _remember(file: Path, name: str, run: dict[str, Any]) -> None:
-    """Write a run beside those of other seeds."""
-    known = json.loads(file.read_text())["runs"] if file.exists() else []
+def about_run(name: str, run: dict[str, Any]) -> dict[str, Any]:
+    """What a file says that has this run alone."""
     here = machine()
-    about = {
+    return {
         "algorithm": OTHERWISE.get(name, (name, {}))[0],
         "env": GOALS[name][0],
         "until": GOALS[name][1],
@@ -167,14 +179,15 @@ def _remember(file: Path, name: str, run: dict[str, Any]) -> None:
         "engine": "sim",
         "machine": {"cores": here["cores"], "gpus": len(here["gpus"])},
         "versions": {k: v for k, v in versions().items() if k in ("python", "torch", "numpy")},
-        "runs": sorted(
-            [*(other for other in known if other["seed"] != run["seed"]), run],
-            key=lambda other: other["seed"],
-        ),
+        "runs": [run],
     }
-    file.write_text(json.dumps(about) + "\n")
-    shown = {key: value for key, value in run.items() if key != "curve"}
-    print(name, shown, flush=True)
+
+
+def remember(file: Path, about: dict[str, Any]) -> None:
+    """Write runs beside those of other seeds, in the place of those of the same."""
+    known = json.loads(file.read_text())["runs"] if file.exists() else []
+    runs = {run["seed"]: run for run in [*known, *about["runs"]]}
+    file.write_text(json.dumps({**about, "runs": [runs[seed] for seed in sorted(runs)]}) + "\n")
 
 
 if __name__ == "__main__":

@@ -40,8 +40,12 @@ HOUSE = {
     ),
     # environments and experience
     "what is an image, and where its channels are": ("images.py", "def image_in"),
+    "stacked frames that travel once": ("experience/stacked_frames.py", "class Stacks"),
+    "frames in replay": ("experience/frame_ring.py", "class FrameRing"),
     "frame stacking": ("envs/frame_stack.py", "class FrameStack"),
-    "frame stacking of Atari games": ("envs/atari_preprocessing.py", "stack_num"),
+    "frame stacking of Atari games": ("envs/atari_options.py", "stack_num"),
+    "what may be chosen of an Atari game": ("envs/atari_options.py", "OPTIONS"),
+    "episodes that end with a life": ("envs/lives.py", "class Lives"),
     "resizing of images": ("envs/resizing.py", "class Resized"),
     "what is done to observations": ("envs/preprocessing.py", "class Preprocessing"),
     "which convolutions see an image": ("policies/convolution_plan.py", "def plan_for"),
@@ -74,6 +78,9 @@ HOUSE = {
         "learning/suited_settings.py",
         "def suiting",
     ),
+    "acting on a GPU": ("policies/device_policy.py", "class DevicePolicy"),
+    "which worker acts on which GPU": ("learning/acting_device.py", "def device_of"),
+    "CUDA graphs of acting": ("policies/cuda_graph.py", "CUDAGraph"),
     "sequences in replay": ("experience/sequences.py", "def sequences_of"),
     "what comes before a sequence in replay": ("rl/burn_in.py", "class BurnIn"),
     # learning

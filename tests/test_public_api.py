@@ -26,6 +26,7 @@ PUBLIC = [
     "Context",
     "DeadlockError",
     "Dequeue",
+    "DeviceLost",
     "EndOfStream",
     "Engine",
     "EngineError",

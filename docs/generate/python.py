@@ -41,7 +41,8 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         "All of them are a `RillflowError`, named by their phase.",
         [
             *("RillflowError", "BuildError", "CheckError", "TypeMismatch", "RunError"),
-            *("OperatorError", "WorkerLost", "ActorStartError", "EngineError", "DeadlockError"),
+            *("OperatorError", "WorkerLost", "DeviceLost"),
+            *("ActorStartError", "EngineError", "DeadlockError"),
         ],
     ),
 }

@@ -21,10 +21,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    from importlib.abc import Loader
+from typing import Any
 
 LAST = "0.3"
 """the release without the old names below"""
@@ -60,7 +57,6 @@ class _Moved(ModuleType):
         return getattr(import_module(MODULES[self.__name__]), name)
 
 
-# without its base class from importlib.abc, which would load a dozen modules into every process
 class _Loader:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Moved(spec.name)
@@ -78,7 +74,8 @@ class _Finder:
         if fullname not in MODULES:
             return None
         renamed(fullname, MODULES[fullname])  # frames of the import system do not count
-        return ModuleSpec(fullname, cast("Loader", _Loader()))
+        # loader and finder by their methods: their base classes are slow to import
+        return ModuleSpec(fullname, _Loader())  # type: ignore[arg-type]
 
 
 def find_moved_modules() -> None:

@@ -8,6 +8,7 @@
         ├── OperatorError     user code raised (also an instance of the original exception's type)
         ├── ActorStartError   the constructor of an actor raised
         ├── WorkerLost        an actor's process died, hung, or was killed
+        ├── DeviceLost        a GPU failed under a process, which cannot use it any more
         ├── DeadlockError     nothing can ever happen again in this run
         └── EngineError       the engine itself cannot do what was asked
 
@@ -66,6 +67,10 @@ class EngineError(RunError):
 
 class WorkerLost(RunError):  # noqa: N818 - what it is, not that it is an error
     """An actor's process died, hung, or was killed."""
+
+
+class DeviceLost(RunError):  # noqa: N818 - what it is, not that it is an error
+    """A GPU failed under a process, which cannot use it any more: only a new process can."""
 
 
 class EndOfStream(Exception):  # noqa: N818 - a signal, like StopIteration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,22 @@ def test_reaches_its_goal(goal: Goal) -> None:
     assert outcome.passed, outcome
 
 
+def test_what_is_tuned_is_not_put_among_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = replace(gate.GATES["ddpg"][0], algorithm="pg", env="Bandit", steps=500, episodes=3)
+    monkeypatch.setitem(gate.GATES, "ddpg", (tried,))
+    words = ["gate.py", "ddpg", "--seeds", "11", "--set", '{"lr": 0.02}']
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit):
+        gate.main()
+    assert "--out" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [*words, "--out", str(tmp_path / "tried.json")])
+    monkeypatch.setattr(gate, "attempt", lambda goal, seed: outcome(seed, goal.settings["lr"]))
+    gate.main()
+    assert json.loads((tmp_path / "tried.json").read_text())[0]["score"] == 0.02
+
+
 def outcome(seed: int, score: float, passed: bool = True) -> Outcome:
     return Outcome(seed=seed, score=score, passed=passed, steps=10, seconds=1.0)
 
@@ -41,29 +58,55 @@ def test_all_seeds_and_their_median_have_to_pass() -> None:
     assert not gate.reached(goal, [outcome(1, -201, passed=False), outcome(2, -150)])
 
 
+RIVAL = Goal(algorithm="dqn", env="Bandit", steps=10, each=0)
+BESIDE = Goal(algorithm="rainbow", env="Bandit", steps=10, each=0, median=5, rival=RIVAL)
+
+
 def test_a_median_below_the_rivals_does_not_pass() -> None:
     """Whatever single seeds have: 3, 5 and 9 beside 4, 4 and 20."""
-    rival = Goal(algorithm="dqn", env="Bandit", steps=10, each=0)
-    goal = Goal(algorithm="rainbow", env="Bandit", steps=10, each=0, median=5, rival=rival)
-    scores = [(3.0, 4.0), (5.0, 4.0), (9.0, 20.0)]
-    rows = [replace(outcome(i, own), details={"rival": its}) for i, (own, its) in enumerate(scores)]
-    assert gate.reached(goal, rows)
-    assert not gate.reached(goal, [replace(row, details={"rival": 6.0}) for row in rows])
+    rows = [outcome(seed, score) for seed, score in enumerate((3.0, 5.0, 9.0))]
+    assert gate.reached(BESIDE, rows, [4.0, 4.0, 20.0])
+    assert not gate.reached(BESIDE, rows, [4.0, 6.0, 20.0])
 
 
-def test_a_rival_is_trained_with_the_same_seed() -> None:
-    rival = Goal(algorithm="ppo", env="Bandit", steps=500, each=0, episodes=3)
-    goal = Goal(algorithm="ppo", env="Bandit", steps=500, each=0, episodes=3, rival=rival)
-    found = attempt(goal, 1)
-    assert found.details["rival"] == found.score
+def test_beside_a_rival_that_was_not_attempted_nothing_is_reached(tmp_path: Path) -> None:
+    path, rows = tmp_path / "rainbow.json", [outcome(1, 9.0), outcome(2, 9.0)]
+    gate.keep(path, RIVAL, outcome(1, 4.0))
+    gate.keep(path, RIVAL, outcome(3, 20.0))
+    assert gate.rivals_scores(path, BESIDE, (1, 2)) == [4.0]
+    assert not gate.reached(BESIDE, rows, [4.0])
+    gate.keep(path, RIVAL, outcome(2, 5.0))
+    assert gate.reached(BESIDE, rows, gate.rivals_scores(path, BESIDE, (1, 2)))
+
+
+def test_every_rival_is_a_goal_of_its_gate() -> None:
+    for goals in gate.GATES.values():
+        assert all(goal.rival is None or goal.rival in goals for goal in goals)
+
+
+def test_rows_measured_side_by_side_are_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goal, parts = gate.GATES["ddpg"][0], []
+    gate.keep(tmp_path / "ddpg.json", goal, outcome(202, -1000.0))
+    for seed in (203, 201, 202):
+        parts.append(tmp_path / f"part-{seed}.json")
+        gate.keep(parts[-1], goal, outcome(seed, -150.0))
+    words = ["gate.py", "ddpg", "--results", str(tmp_path), "--merge", *map(str, parts)]
+    monkeypatch.setattr(sys, "argv", words)
+    assert gate.main() == 0
+    rows = json.loads((tmp_path / "ddpg.json").read_text())
+    assert [(row["seed"], row["score"]) for row in rows] == [
+        (201, -150.0),
+        (202, -150.0),
+        (203, -150.0),
+    ]
 
 
 def test_a_new_attempt_replaces_the_older_one(tmp_path: Path) -> None:
     goal, path = Goal(algorithm="sac", env="Bandit", steps=10, each=0), tmp_path / "sac.json"
     for seed, score in ((202, 1.0), (201, 2.0), (202, 3.0)):
         gate.keep(path, goal, outcome(seed, score))
-    import json
-
     assert [(row["seed"], row["score"]) for row in json.loads(path.read_text())] == [
         (201, 2.0),
         (202, 3.0),

@@ -231,3 +231,47 @@ def test_what_an_ended_run_has_left_is_not_measured_again(
     assert found == [{"failed": "at first"}, {"score": 1}, {"score": 1}]
     assert _left.left_or_new("some", {**key, "seeds": (1, 3)}, measure) == {"score": 2}
     assert _left.left_or_new("other", key, measure) == {"score": 3}
+
+
+def test_rows_measured_elsewhere_are_taken_for_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part writes the rows it is asked for; taken twice, they are there once."""
+    monkeypatch.setattr(_left, "BUILD", tmp_path / "build")
+    rows = [("ppo", "Hopper-v5", 101), ("sac", "Hopper-v5", 101), ("ppo", "Ant-v5", 101)]
+    asked: list[tuple[str, str, int]] = []
+
+    def row(*one: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        asked.append(one)
+        return dict(zip(("algorithm", "env", "seed"), one, strict=True)), {"score": float(one[2])}
+
+    out = tmp_path / "some" / "part.jsonl"
+    monkeypatch.setattr(
+        sys, "argv", ["some", "--only", "ppo:Hopper-v5,Ant-v5", "--seeds=7,8", "--out", str(out)]
+    )
+    assert _left.parts("some", rows, row) == 0
+    hopper, ant = ("ppo", "Hopper-v5"), ("ppo", "Ant-v5")
+    assert asked == [(*hopper, 7), (*hopper, 8), (*ant, 7), (*ant, 8)]
+    for _ in range(2):
+        monkeypatch.setattr(sys, "argv", ["some", "--take", str(out), "--quick"])
+        assert _left.parts("some", rows, row) is None
+        assert sys.argv == ["some", "--quick"]
+    assert len(_left.rows_in(tmp_path / "build" / "some.jsonl")) == 4
+    kept = _left.left("some", {"algorithm": "ppo", "env": "Ant-v5", "seed": 8})
+    assert kept is not None
+    assert kept["score"] == 8.0
+
+
+def test_a_part_names_rows_that_there_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A part without a file, or of an environment that the question does not measure."""
+    rows = [("ppo", "Hopper-v5", 101)]
+    for given, reason in (
+        (["--only", "Hopper-v5"], "needs --out FILE"),
+        (["--only", "Pong", "--out", str(tmp_path / "x")], "--only Pong names none of the rows"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["some", *given])
+        with pytest.raises(SystemExit):
+            _left.parts("some", rows, lambda *one: ({}, {"failed": "never asked"}))
+        assert reason in capsys.readouterr().err

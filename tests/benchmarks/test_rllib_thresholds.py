@@ -81,6 +81,20 @@ def test_a_new_attempt_replaces_the_older_one_of_its_row_and_seed(tmp_path: Path
     assert all(one["commit"] and one["asks"] == row.asks for one in kept)
 
 
+def test_attempts_made_side_by_side_are_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, parts = tmp_path / "thresholds.json", [tmp_path / f"{seed}.json" for seed in (202, 201)]
+    rllib_thresholds.keep(path, ROWS[0], attempted(201, 0.0, passed=False))
+    for part, seed in zip(parts, (202, 201), strict=True):
+        rllib_thresholds.keep(part, ROWS[0], attempted(seed, 5.0))
+    words = ["rllib_thresholds.py", "--out", str(path), "--merge", *map(str, parts)]
+    monkeypatch.setattr(sys, "argv", words)
+    assert rllib_thresholds.main() == 0
+    kept = json.loads(path.read_text())
+    assert [(one["seed"], one["score"]) for one in kept] == [(201, 5.0), (202, 5.0)]
+
+
 def attempted(seed: int, score: float, passed: bool = True) -> dict[str, Any]:
     return {"seed": seed, "score": score, "steps": 10, "seconds": 1.0, "passed": passed}
 

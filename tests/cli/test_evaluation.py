@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import rillflow as rf
 from rillflow.results.learning_curves import read_run
 from rillflow.runs.history import History
 from rillflow.runs.metrics_file import FULL, MetricsFile
@@ -52,7 +53,7 @@ def test_a_finished_run_says_so_and_trains_nothing(run: Path, call: Any) -> None
     done = call("resume", str(run))
     assert done.code == 0
     assert f"{run} is finished: it has reached steps=1500" in done.out
-    assert "--until steps=3" in done.out
+    assert "--until steps=4000" in done.out
     assert before == ((run / "metrics.jsonl").read_bytes(), (run / "policy.npz").read_bytes())
     end = json.loads(call("resume", str(run), "--json").out)
     assert (end["event"], end["state"]) == ("end", "finished")
@@ -89,6 +90,8 @@ def test_callbacks_are_named_as_module_and_function(call: Any) -> None:
     first, second = done.err.splitlines()[:2]
     assert first.endswith("ValueError: my own mistake")
     assert "my_callbacks.py:7 in loud" in second
+    policy = done.err.splitlines()[-1].partition("its policy so far: ")[2]
+    assert len(rf.load(policy).evaluate(1)) == 1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import gymnasium
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import a2c, a3c, async_dqn, dqn, impala, maml, ppo, sac, td3
+from rillflow.cli.flags.settings import parse_value
 from rillflow.experience.batch import SampleBatch
 from rillflow.experience.running_return import RUNNING_RETURN, RunningReturn
 from rillflow.learning.make_learner import make_learner
@@ -339,6 +340,18 @@ def test_settings_that_contradict_each_other_are_told_at_once() -> None:
     ppo.Config(env="MountainCar-v0", normalize_observations=True, scale_observations=False)
     config = dataclasses.replace(ppo.Config(), normalize_observations=True)
     assert Workers(config).spec.normalize_observations
+
+
+def test_ppo_normalises_loosely_what_nobody_has_tuned() -> None:
+    """Vectors without other settings, for a built-in network; the flag says it, too."""
+    assert Workers(ppo.Config(env=shifted_pole)).spec.normalize_observations == "loosely"
+    scaled = ppo.Config(env="Pendulum-v1", normalize_observations=None, scale_observations=True)
+    assert Workers(scaled).spec.normalize_observations is False
+    hint = get_type_hints(ppo.Config)["normalize_observations"]
+    found = [parse_value(hint, text) for text in ("loosely", "true", "false", "none", "loose")]
+    assert found == ["loosely", True, False, None, "loose"]
+    with pytest.raises(rf.BuildError, match=r"normalize_observations must be .*'loosely'"):
+        ppo.Config(normalize_observations="loose")  # type: ignore[arg-type]
 
 
 # -- rewards --------------------------------------------------------------------------------------

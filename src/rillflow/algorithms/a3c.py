@@ -22,6 +22,17 @@ class Config(a2c.Config):
     num_envs_per_worker: int = 32
     rollout_fragment_length: int = 32
 
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems()
+        if self.train_batch_size != a2c.Config.train_batch_size:
+            wrong.append(
+                f"train_batch_size={self.train_batch_size!r} is how much A2C collects for an "
+                "update, and here every fragment is an update of its own: leave it out, or give "
+                "rollout_fragment_length or num_envs_per_worker"
+            )
+        return wrong
+
 
 TUNED: dict[str, dict[str, Any]] = {
     # more and smaller updates, of smaller values: errors of values are most of a gradient, and if

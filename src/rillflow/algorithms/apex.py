@@ -18,6 +18,7 @@ from rillflow.learning.q_learning import (
     tells_values,
     update,
 )
+from rillflow.learning.q_switches import rates_that_stay
 from rillflow.learning.results import TrainStats
 from rillflow.policies.exploration_schedules import graded
 from rillflow.policies.explorers import EpsilonGreedy, Explorer
@@ -54,6 +55,10 @@ class Config(QConfig, DistributedReplayConfig):
     lr_updates: int = 20_000
     num_replay_buffer_shards: int = 2
 
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        return super().problems() + rates_that_stay(self, "Ape-X")
+
 
 TUNED: dict[str, dict[str, Any]] = {
     "memory": MEMORY,
@@ -62,6 +67,12 @@ TUNED: dict[str, dict[str, Any]] = {
         "activation": "tanh",
         "dueling": False,
         "n_step": 3,
+        # Of errors far above 1 Huber's function leaves the sign: values are medians then, of which
+        # a policy that hardly ever fails does not learn that it can.
+        "scale_rewards": None,
+        "worker_priorities": False,
+        "final_lr": 1e-5,
+        "lr_updates": 24_000,
     },
     "MountainCar-v0": MOUNTAIN_CAR | {"dueling": False, "final_lr": None},
     "atari": {
@@ -71,6 +82,21 @@ TUNED: dict[str, dict[str, Any]] = {
         "training_intensity": 8.0,
         "target_network_update_freq": 2000,
         "final_lr": None,
+    },
+    "atari-gpu": {
+        "env_config": {"resumable": False},  # its games would cost a twentieth of the steps
+        "num_envs_per_worker": 32,
+        "rollout_fragment_length": 20,
+        "n_step": 3,
+        "lr": 1e-4,
+        "adam_epsilon": 1.5e-4,
+        "train_batch_size": 512,
+        "training_intensity": 4.0,
+        "buffer_size": 200_000,
+        "learning_starts": 20_000,
+        "target_network_update_freq": 256_000,
+        "learner_queue_size": 4,
+        "weights_every": 8,
     },
 }
 """settings for environments that the defaults do not suit"""

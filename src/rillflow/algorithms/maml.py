@@ -67,6 +67,11 @@ class Config(AlgorithmConfig):
                 "scale_rewards=True has nothing to scale here: advantages of every round are "
                 "standardised; leave it out"
             )
+        if self.framework == "numpy":
+            wrong.append(
+                "framework='numpy' has no gradients of gradients, which the meta-update needs: "
+                "leave it out"
+            )
         if self.inner_lr <= 0:
             wrong.append(f"inner_lr must be above 0, got {self.inner_lr!r}")
         return wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rillflow.flows.flow import Flow
 from rillflow.learning import losses
@@ -28,7 +28,7 @@ class Config(AlgorithmConfig):
     lr: float = 7e-4
     num_envs_per_worker: int = 8
     rollout_fragment_length: int = 128
-    normalize_observations: bool | None = None
+    normalize_observations: bool | Literal["loosely"] | None = None
     scale_rewards: bool | None = None
     train_batch_size: int = 2048
     """least rows per training batch, with those that only reset an environment"""
@@ -94,6 +94,12 @@ TUNED: dict[str, dict[str, Any]] = {
         "lr": 2.5e-4,
         "clip_param": 0.1,
         "entropy_coef": 0.01,
+    },
+    "atari-gpu": {
+        "env_config": {"resumable": False},  # its games would cost a twentieth of the steps
+        "num_learner_threads": 1,
+        "sgd_minibatch_size": 1024,
+        "lr": 5e-4,
     },
 }
 """settings for environments that the defaults do not suit"""

@@ -17,6 +17,7 @@ from rillflow.flows.flow import Flow
 from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.distributed_replay import DistributedReplayConfig
 from rillflow.learning.q_learning import QConfig, modules, prepare, update
+from rillflow.learning.q_switches import rates_that_stay
 from rillflow.learning.results import TrainStats
 from rillflow.rl.rollouts import Rollouts
 from rillflow.rl.workers import AnyWorkers, bind
@@ -57,12 +58,7 @@ class Config(QConfig, DistributedReplayConfig):
                 "worker_priorities are of single steps, and R2D2 keeps sequences, which enter "
                 "replay with the largest priority so far: leave it out"
             )
-        for name in ("initial_epsilon", "final_epsilon", "epsilon_timesteps"):
-            if getattr(self, name) != getattr(QConfig, name):
-                wrong.append(
-                    f"{name} is of a rate that falls, and each worker of R2D2 explores at a rate "
-                    "of its own that stays: give `epsilon`, the largest rate, or leave it out"
-                )
+        wrong += rates_that_stay(self, "R2D2")
         return wrong
 
 

@@ -42,6 +42,16 @@ class Config(QConfig):
     lr_updates: int = 20_000
     batches_per_draw: int = 4
 
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems()
+        if self.prioritized_replay:
+            wrong.append(
+                "prioritized_replay needs errors that are given back to replay, and simple_q draws "
+                "rows alike: leave it out, or use dqn"
+            )
+        return wrong
+
 
 TUNED = {
     "memory": MEMORY,

@@ -103,7 +103,7 @@ def _container(cls: type, take: Callable[[Any], Mapping[str, Any]], build: Any) 
 
 for _cls in (Gradients, TrainStats, RowStats, Learned, Source):
     register(_cls)
-_add(Kind("SampleBatch", SampleBatch, ("columns",), lambda b: (b.columns,),
+_add(Kind("SampleBatch", SampleBatch, ("columns",), lambda b: (dict(b),),
           lambda f: SampleBatch(f["columns"])))  # fmt: skip
 _add(Kind("MultiAgentBatch", MultiAgentBatch, ("batches",), lambda b: (b.batches,),
           lambda f: MultiAgentBatch(f["batches"])))  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -131,11 +132,13 @@ def flat_actions(space: Space[Any], raw: Any) -> Array:
     array([0, 2])
     """
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        keys: Any = space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces))
-        parts = [flat_actions(space[key], raw[key]) for key in keys]
+        parts = list(_flat_parts(space, raw))
         if len(parts) == 1:
             return parts[0]
-        return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+        # choices first, as a policy has them; beside numbers they are numbers
+        parts.sort(key=lambda part: part.dtype.kind == "f")
+        mixed = np.float32 if parts[-1].dtype.kind == "f" else np.int64
+        return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1, dtype=mixed)
     if isinstance(space, spaces.Discrete):
         return np.asarray(raw, np.int64) - int(space.start)
     if isinstance(space, spaces.MultiDiscrete):
@@ -143,3 +146,13 @@ def flat_actions(space: Space[Any], raw: Any) -> Array:
     if isinstance(space, spaces.MultiBinary):
         return np.asarray(raw, np.int64).reshape(len(raw), -1)
     return np.asarray(raw, np.float32)
+
+
+def _flat_parts(space: Any, raw: Any) -> Iterator[Array]:
+    """Those of a Dict or Tuple, however deep they are."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        yield flat_actions(space, raw)
+        return
+    keys: Any = space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces))
+    for key in keys:
+        yield from _flat_parts(space[key], raw[key])

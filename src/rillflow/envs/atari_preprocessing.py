@@ -1,9 +1,9 @@
 """Atari through ALE's native vector environment, with the standard preprocessing.
 
 84 x 84 grey images, the maximum of two frames, four of them stacked, one action for four frames,
-up to 30 idle actions at the start (Mnih et al. 2015); sticky actions with probability 0.25 as the
-version-5 ids say (Machado et al. 2018). Rewards are clipped to [-1, 1] for learning by `Envs`, not
-here, so that episode statistics count the game's own score.
+idle actions at the start: `atari_options.py` has what may be chosen. Rewards are clipped to [-1, 1]
+and episodes end with each life for learning only, by `Envs`, not here: episode statistics count
+whole games and their own score.
 """
 
 from __future__ import annotations
@@ -11,21 +11,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rillflow.envs.atari_options import atari_options, of_ale
 from rillflow.envs.preprocessing import Preprocessing
 from rillflow.errors import BuildError
-
-STANDARD: dict[str, Any] = {
-    "img_height": 84,
-    "img_width": 84,
-    "grayscale": True,
-    "stack_num": 4,
-    "frameskip": 4,
-    "maxpool": True,
-    "noop_max": 30,
-    "repeat_action_probability": 0.25,
-    "reward_clipping": False,
-}
-"""arguments of `ale_py.AtariVectorEnv`; `env_config` overrides them"""
 
 
 def refuse_preprocessing(env_id: str, preprocessing: Preprocessing | None) -> None:
@@ -41,6 +29,7 @@ def refuse_preprocessing(env_id: str, preprocessing: Preprocessing | None) -> No
 
 def make_atari(env_id: str, num_envs: int, config: dict[str, Any]) -> Any:
     """ALE's vector environment for an id such as "ALE/Pong-v5"."""
+    options = atari_options(env_id, config)
     try:
         import ale_py
         from ale_py import roms
@@ -59,9 +48,9 @@ def make_atari(env_id: str, num_envs: int, config: dict[str, Any]) -> Any:
     from rillflow.envs.atari_state import SavedAtari
 
     try:
-        games = ale_py.AtariVectorEnv(game, num_envs, **{**STANDARD, **config})
-    except TypeError as error:
+        games = ale_py.AtariVectorEnv(game, num_envs, **of_ale(options))
+    except (TypeError, ValueError) as error:
         raise BuildError(
             f"environment {env_id!r} cannot be made with env_config={config}: {error}"
         ) from error
-    return SavedAtari(games, env_id)
+    return SavedAtari(games, env_id) if options["resumable"] else games

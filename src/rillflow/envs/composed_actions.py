@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
+from rillflow.envs.mixed_box import MixedBox
 from rillflow.envs.spaces import Actions, Array, actions_of, choices_of
 from rillflow.errors import BuildError
 
@@ -19,21 +20,18 @@ Path = tuple[Any, ...]
 
 
 def composed(space: Space[Any], name: str) -> Actions:
-    """The decoder for a Dict or Tuple: choices become one MultiDiscrete, numbers one Box."""
+    """The decoder for a Dict or Tuple.
+
+    Choices alone become one MultiDiscrete and numbers alone one Box; both together a MixedBox.
+    """
     leaves = dict(_leaves(space, name, ()))
     if not leaves:
         raise BuildError(f"environment {name!r}: its action space {space} has no parts to act with")
     if len(leaves) == 1:
         (only,) = leaves.values()
         return Actions(only.space, lambda actions: _built(space, leaves, [actions]))
-    chosen = [bool(choices_of(leaf.space)) for leaf in leaves.values()]
-    if any(chosen) and not all(chosen):
-        raise BuildError(
-            f"environment {name!r}: its action space {space} mixes choices and continuous numbers, "
-            "and a policy has a distribution over one kind. Divide the range of each number into "
-            "steps (a Discrete of values), or make the choices numbers of a Box that the "
-            "environment rounds, in a gymnasium.ActionWrapper"
-        )
+    # a policy's choices come first; within both kinds the order is that of the space
+    leaves = dict(sorted(leaves.items(), key=lambda pair: not choices_of(pair[1].space)))
     sizes = [prod(leaf.space.shape or ()) for leaf in leaves.values()]
     cuts = np.cumsum(sizes)[:-1]
 
@@ -45,13 +43,15 @@ def composed(space: Space[Any], name: str) -> Actions:
 
 
 def _joined(parts: list[Space[Any]]) -> Space[Any]:
-    if choices_of(parts[0]):
-        return spaces.MultiDiscrete([n for part in parts for n in choices_of(part)])
+    choices = [n for part in parts for n in choices_of(part)]
+    numbers = [part for part in parts if not choices_of(part)]
+    if not numbers:
+        return spaces.MultiDiscrete(choices)
     low, high = (
-        np.concatenate([np.ravel(getattr(part, side)).astype(np.float32) for part in parts])
+        np.concatenate([np.ravel(getattr(part, side)).astype(np.float32) for part in numbers])
         for side in ("low", "high")
     )
-    return spaces.Box(low, high, dtype=np.float32)
+    return MixedBox(choices, low, high) if choices else spaces.Box(low, high, dtype=np.float32)
 
 
 def _leaves(space: Space[Any], name: str, path: Path) -> Iterator[tuple[Path, Actions]]:
@@ -67,10 +67,12 @@ def _leaves(space: Space[Any], name: str, path: Path) -> Iterator[tuple[Path, Ac
 
 def _built(space: Space[Any], leaves: dict[Path, Actions], pieces: list[Array]) -> Any:
     """The environment's structure, with each part's own actions [B, *shape]."""
-    taken = {
-        path: leaf.to_env(piece.reshape(len(piece), *(leaf.space.shape or ())))
-        for (path, leaf), piece in zip(leaves.items(), pieces, strict=True)
-    }
+    taken = {}
+    for (path, leaf), piece in zip(leaves.items(), pieces, strict=True):
+        own = piece.reshape(len(piece), *(leaf.space.shape or ()))
+        if choices_of(leaf.space) and own.dtype.kind == "f":  # they stood beside numbers
+            own = np.rint(own).astype(np.int64)
+        taken[path] = leaf.to_env(own)
     return _nested(space, taken, ())
 
 

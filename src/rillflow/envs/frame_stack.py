@@ -35,6 +35,11 @@ class FrameStack:
         """of one stacked observation"""
         self._now: Array = np.empty(0)
 
+    @property
+    def joined_first(self) -> int:
+        """How many frames lie one behind the other in one observation; 1: they are woven."""
+        return self.count if self._axis == 0 else 1
+
     def _whole(self, frames: Array, axis: int) -> Array:
         """Each frame as if it had been there all the time."""
         frames = frames[..., None] if self._grows else frames

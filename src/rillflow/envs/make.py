@@ -29,6 +29,7 @@ def make_envs(
     env_config: Mapping[str, Any] | None = None,
     preprocessing: Preprocessing | None = None,
     action_masks: bool = True,
+    threads: int = 0,
 ) -> Envs:
     """`num_envs` copies of an environment behind one face.
 
@@ -38,7 +39,8 @@ def make_envs(
     given that too. `preprocessing` is what is done to observations. Copies are seeded with `seed`,
     `seed + 1`, ... as Gymnasium does: give each worker a `derive_seed` of its own. `action_masks`:
     whether masks of actions are looked for in observations and infos; else a key `action_mask` of
-    an observation is a part like any other.
+    an observation is a part like any other. `threads`: how many ALE may take to step them, if
+    `env_config` does not say; 0: what it likes.
     """
     _import_gymnasium()
     from gymnasium.vector import VectorEnv
@@ -55,7 +57,7 @@ def make_envs(
             )
         return _finish(env, name_of(env), num_envs, seed, how)
     if isinstance(env, str):
-        return _from_name(env, num_envs, seed, config, how)
+        return _from_name(env, num_envs, seed, config, how, threads)
     if not callable(env):
         raise BuildError(
             "an environment is an id, a factory or a vector environment; found "
@@ -84,12 +86,14 @@ def _from_name(
     seed: int,
     config: dict[str, Any],
     how: dict[str, Any],
+    threads: int,
 ) -> Envs:
     import gymnasium
 
     name = living_name(env_id)
     config = {**name.config, **config}
     if name.id.startswith("ALE/"):
+        from rillflow.envs.atari_options import atari_options
         from rillflow.envs.atari_preprocessing import make_atari, refuse_preprocessing
 
         refuse_preprocessing(env_id, how["preprocessing"])
@@ -97,8 +101,17 @@ def _from_name(
         def games() -> Any:
             return make_atari(name.id, num_envs, config)
 
+        config = {"num_threads": threads, **config}
+        chosen = atari_options(env_id, config)
         return Envs(
-            games(), name=env_id, seed=seed, clip_rewards=True, action_masks=False, again=games
+            games(),
+            name=env_id,
+            seed=seed,
+            clip_rewards=chosen["reward_clipping"],
+            lives=chosen["episodic_life"],
+            action_masks=False,
+            again=games,
+            stacked_frames=chosen["stack_num"],
         )
     path = BUILT_IN.get(name.id, name.id)
     if ":" in path:

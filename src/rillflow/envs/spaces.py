@@ -170,6 +170,10 @@ def choices_of(space: Space[Any]) -> tuple[int, ...]:
     """How many choices each part of a policy's action has; nothing for a continuous one."""
     from gymnasium import spaces
 
+    from rillflow.envs.mixed_box import MixedBox
+
+    if isinstance(space, MixedBox):
+        return space.choices
     if isinstance(space, spaces.Discrete):
         return (int(space.n),)
     if isinstance(space, spaces.MultiDiscrete):

@@ -24,6 +24,7 @@ from rillflow.envs.episode_returns import Bools, Episodes
 from rillflow.envs.final_info import ReadsInfos
 from rillflow.envs.info_masks import InfoMasks, stuck_row
 from rillflow.envs.layout import MASK, all_finite, layout_of
+from rillflow.envs.lives import Lives
 from rillflow.envs.preprocessing import Preprocessing, preprocessed, shrunk_by_default, stack_of
 from rillflow.envs.reset_after_error import Mending, mending_of, replaced
 from rillflow.envs.spaces import Array, actions_of, choices_of, is_box, observations_of
@@ -49,6 +50,8 @@ class Envs(ReadsInfos):
         name: what messages call it.
         seed: of its first reset.
         clip_rewards: to [-1, 1]; episodes count the environment's own.
+        lives: whether infos tell of lives; see `lives_end`.
+        stacked_frames: so many frames are one observation already, as the environment gives it.
         again: makes another one, if that is possible: one of one piece that raises is replaced.
     """
 
@@ -59,6 +62,8 @@ class Envs(ReadsInfos):
         name: str,
         seed: int = 0,
         clip_rewards: bool = False,
+        lives: bool = False,
+        stacked_frames: int = 1,
         preprocessing: Preprocessing | None = None,
         action_masks: bool = True,
         again: Callable[[], Any] | None = None,
@@ -71,6 +76,9 @@ class Envs(ReadsInfos):
         """the environment itself, for what this face does not cover"""
         self._seed = seed & 0x3FFFFFFF  # native environments take 32 signed bits, and count up
         self._clip_rewards = clip_rewards
+        self._lives = Lives(self.num_envs, name) if lives else None
+        self.lives_end = False
+        """whether a life lost ends an episode for whoever learns; whole games are counted"""
         self._mode = autoreset_mode(vector, name)
         self._actions = actions_of(vector.single_action_space, name)
         self._choices = choices_of(self._actions.space) if action_masks else ()
@@ -80,6 +88,8 @@ class Envs(ReadsInfos):
         self.shrunk = shrunk_by_default(seen.space, self._how)
         """what to tell of images that are smaller than the environment's, though nobody said so"""
         self._stack = stack_of(self._observations.space, self._how)
+        self.frames = getattr(self._stack, "joined_first", stacked_frames)
+        """that one observation holds, one behind the other"""
         self._layout = layout_of(self._observations.space)
         self._masks: InfoMasks | None = None  # reads those in infos
         masked = self._layout is not None and self._layout.mask_size > 0
@@ -142,6 +152,8 @@ class Envs(ReadsInfos):
     def _begin_everywhere(self, raw: Any, info: dict[str, Any]) -> Array:
         self._was_done, self._ended = np.zeros(self.num_envs, bool), False
         self._episodes.begin()
+        if self._lives is not None:
+            self._lives.begin(info)
         self.obs = self._encode(raw, info).copy()
         self._check_allowed(self.obs)
         if self._stack is not None:
@@ -212,6 +224,9 @@ class Envs(ReadsInfos):
         if self._stack is not None:
             obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
         self._count(rewards, valid, done, info if ended else None)
+        if self._lives is not None:
+            lost = self._lives.lost(info, done)
+            terminated = terminated | lost if self.lives_end else terminated
         self.obs = obs
         return Step(obs, rewards, terminated, truncated, valid, next_obs, cut)
 
@@ -290,6 +305,7 @@ class Envs(ReadsInfos):
             "episodes": self._episodes.get_state(),
             "steps": self._steps,
             **({} if self._infos is None else {"infos": self._infos.get_state()}),
+            **({} if self._lives is None else {"lives": self._lives.get_state()}),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -297,6 +313,8 @@ class Envs(ReadsInfos):
         self._steps = state["steps"]
         if self._infos is not None:
             self._infos.set_state(state.get("infos", []), len(state["episodes"]["ended"]))
+        if self._lives is not None and "lives" in state:
+            self._lives.set_state(state["lives"])
         self._episodes.set_state(state["episodes"])
         self._was_done = state["was_done"].copy()
         self._ended = bool(self._was_done.any())

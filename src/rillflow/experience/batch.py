@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.errors import BuildError
+from rillflow.experience.stacked_frames import Stacks, over_one_pool, over_shared_frames, whole
 
 Array = NDArray[Any]
 
@@ -33,22 +34,34 @@ class SampleBatch(Mapping[str, Array]):
     [T, B], true where an episode begins.
     A step with `valid` false is not to be learned from: it was only the reset of its environment,
     or it is there for the steps before it to look at (see `WaitingSteps`).
+    Stacked frames are kept and sent once (see `Stacks`); who reads such a column gets an array.
 
     >>> batch = SampleBatch({"rewards": np.ones((3, 2))})
     >>> batch.steps, SampleBatch.concat([batch, batch])["rewards"].shape
     (6, (3, 4))
     """
 
-    __slots__ = ("columns",)
+    __slots__ = ("_whole", "columns")
 
-    def __init__(self, columns: Mapping[str, Array]) -> None:
+    def __init__(self, columns: Mapping[str, Array | Stacks]) -> None:
         self.columns = dict(columns)
+        """arrays, and stacks as the frames they are made of"""
+        self._whole: dict[str, Array] = {}
+        """stacks that somebody has read"""
 
     def __getitem__(self, name: str) -> Array:
         try:
-            return self.columns[name]
+            column = self.columns[name]
         except KeyError:
             raise KeyError(f"no column {name!r}; there are {sorted(self.columns)}") from None
+        return self._read(name, column) if isinstance(column, Stacks) else column
+
+    def _read(self, name: str, stacks: Stacks) -> Array:
+        whole = self._whole.get(name)
+        if whole is None:
+            whole = self._whole[name] = stacks.whole()
+            whole.flags.writeable = False  # the next reader gets the same one
+        return whole
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
@@ -68,12 +81,20 @@ class SampleBatch(Mapping[str, Array]):
     def __reduce__(self) -> Any:
         return SampleBatch, (self.columns,)
 
-    def __ship__(self) -> tuple[None, dict[str, Any]]:
-        return None, self.columns
+    def __ship__(self) -> tuple[tuple[str, ...], dict[str, Any]]:
+        columns, names = over_shared_frames(self.columns)
+        if not names:
+            return (), columns
+        frames = columns[names[0]].frames
+        places = {name: columns[name].places for name in names}
+        return names, {"frames": frames, "columns": {**columns, **places}}
 
     @staticmethod
-    def __unship__(fixed: None, columns: dict[str, Any]) -> SampleBatch:
-        return SampleBatch(columns)
+    def __unship__(fixed: tuple[str, ...], columns: dict[str, Any]) -> SampleBatch:
+        if not fixed:
+            return SampleBatch(columns)
+        frames, columns = columns["frames"], columns["columns"]
+        return SampleBatch(columns | {name: Stacks(frames, columns[name]) for name in fixed})
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {list(column.shape)}" for name, column in self.columns.items())
@@ -88,7 +109,7 @@ class SampleBatch(Mapping[str, Array]):
     @property
     def steps(self) -> int:
         """Environment steps in it, without those that are not valid."""
-        valid = self.columns.get("valid")
+        valid: Any = self.columns.get("valid")
         time, envs = self.shape
         return time * envs if valid is None else int(np.count_nonzero(valid))
 
@@ -96,11 +117,34 @@ class SampleBatch(Mapping[str, Array]):
         """The same batch with more, or other, columns."""
         return SampleBatch({**self.columns, **columns})
 
+    def without(self, *names: str) -> SampleBatch:
+        """The same batch with fewer columns."""
+        return SampleBatch({n: column for n, column in self.columns.items() if n not in names})
+
+    def last(self, count: int) -> dict[str, Array]:
+        """The last steps, as arrays; columns without time are as they are."""
+        return {
+            name: self[name] if name in TIMELESS else whole(_steps(column, slice(-count, None)))
+            for name, column in self.columns.items()
+        }
+
+    def at(self, name: str, chosen: Array) -> Array:
+        """A column where `chosen` [T, B] is true, [N, ...]."""
+        return whole(_steps(self.columns[name], chosen))
+
     def following(self) -> Array:
         """What followed each step, [T, B, ...]: `next_obs`, or a new array with the next rows."""
+        return whole(self.what_followed())
+
+    def what_followed(self) -> Any:
+        """The same, as stacks if observations are: a column to put into a batch."""
         if NEXT_OBS in self.columns:
             return self.columns[NEXT_OBS]
-        return np.concatenate([self.columns["obs"][1:], self.columns[BOOTSTRAP][None]])
+        obs: Any = self.columns["obs"]
+        last: Any = self.columns[BOOTSTRAP]
+        if isinstance(obs, Stacks) and isinstance(last, Stacks) and last.frames is obs.frames:
+            return obs.at(np.concatenate([obs.places[1:], last.places[None]]))
+        return np.concatenate([whole(obs)[1:], whole(last)[None]])
 
     @staticmethod
     def concat(batches: Sequence[SampleBatch]) -> SampleBatch:
@@ -110,7 +154,7 @@ class SampleBatch(Mapping[str, Array]):
         if not batches:
             raise BuildError("there is nothing to concatenate.")
         if len({NEXT_OBS in batch for batch in batches}) > 1:
-            batches = [batch.with_columns(next_obs=batch.following()) for batch in batches]
+            batches = [batch.with_columns(next_obs=batch.what_followed()) for batch in batches]
         if len({"valid" in batch for batch in batches}) > 1:  # somewhere an environment failed
             batches = [
                 batch if "valid" in batch else batch.with_columns(valid=np.ones(batch.shape, bool))
@@ -123,13 +167,18 @@ class SampleBatch(Mapping[str, Array]):
                 "fragments are joined side by side, so they need the same columns and length; "
                 f"got lengths {sorted(lengths)} and columns {[sorted(b) for b in batches]}."
             )
-        columns = {
-            name: np.concatenate([b[name] for b in batches], axis=0 if name in TIMELESS else 1)
+        parts, frames, stacked = over_one_pool([batch.columns for batch in batches])
+        columns: dict[str, Any] = {
+            name: np.concatenate([part[name] for part in parts], axis=0 if name in TIMELESS else 1)
             for name in batches[0]
         }
-        for column in columns.values():
+        for column in (*columns.values(), frames):
             column.flags.writeable = False  # a batch is a value: nobody need copy it
-        return SampleBatch(columns)
+        return SampleBatch(columns | {name: Stacks(frames, columns[name]) for name in stacked})
+
+
+def _steps(column: Any, chosen: Any) -> Any:
+    return column.at(column.places[chosen]) if isinstance(column, Stacks) else column[chosen]
 
 
 class MultiAgentBatch(Mapping[str, SampleBatch]):

@@ -65,7 +65,7 @@ class ReplayBuffer:
         """Rows that were replaced by younger ones."""
         return self._columns.evicted
 
-    def add(self, columns: Mapping[str, Array]) -> Keys:
+    def add(self, columns: Mapping[str, Any]) -> Keys:
         """Copy rows in, the oldest making room, and return the key of each."""
         return self._columns.add(columns)
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.errors import BuildError, RunError
+from rillflow.experience.frame_ring import FrameRing
+from rillflow.experience.stacked_frames import Stacks
 
 Array = NDArray[Any]
 Keys = NDArray[np.int64]
@@ -26,9 +28,12 @@ def at_least(name: str, value: int, least: int) -> int:
     return number
 
 
-def as_rows(columns: Mapping[str, Array]) -> tuple[dict[str, Array], int]:
-    """The columns as arrays and the number of rows that they all have."""
-    arrays = {name: np.asarray(column) for name, column in columns.items()}
+def as_rows(columns: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """The columns as arrays, stacks as they are, and the number of rows that they all have."""
+    arrays: dict[str, Any] = {
+        name: column if type(column) is Stacks else np.asarray(column)
+        for name, column in columns.items()
+    }
     if not arrays:
         raise RunError("a batch for replay needs at least one column, got none")
     for name, array in arrays.items():
@@ -64,6 +69,9 @@ class Columns:
     gather per column, whatever the number of rows. Memory is taken at the first batch, whose names,
     dtypes and row shapes all later ones must have.
 
+    Columns that are `Stacks` in the first batch are kept as their frames, each once; what is drawn
+    are whole observations.
+
     A row is known by its key, the number of rows inserted before it. Keys are never used twice,
     unlike slots: whoever kept a key can find out whether its row is still there.
 
@@ -78,6 +86,10 @@ class Columns:
         self.capacity = at_least("capacity", capacity, 1)
         self.inserted = 0
         self._arrays: dict[str, Array] = {}
+        self._kinds: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        """what each column holds in a row"""
+        self._frames: FrameRing | None = None
+        """of stacked observations, of which the arrays then hold keys"""
 
     @property
     def resident(self) -> int:
@@ -99,7 +111,7 @@ class Columns:
         """The columns, empty before the first batch."""
         return tuple(self._arrays)
 
-    def add(self, columns: Mapping[str, Array]) -> Keys:
+    def add(self, columns: Mapping[str, Any]) -> Keys:
         """Copy the rows in, over the oldest ones, and return their keys.
 
         Of a batch larger than the whole ring the last `capacity` rows stay; the others count as
@@ -108,8 +120,9 @@ class Columns:
         arrays, rows = as_rows(columns)
         if self._arrays:
             self._compare(arrays)
+            arrays = self._taken_in(arrays, rows)
         else:
-            self._allocate(arrays)
+            arrays = self._allocate(arrays, rows)
         keys = np.arange(self.inserted, self.inserted + rows, dtype=np.int64)
         kept = min(rows, self.capacity)
         # A ring has one seam. The kept rows are one run of slots, cut at most once, so two slice
@@ -134,42 +147,72 @@ class Columns:
     def take(self, keys: Keys, names: tuple[str, ...] | None = None) -> dict[str, Array]:
         """Copies of the rows of `keys`, which must be resident; axes of `keys` come first."""
         slots = self.slots(keys)
-        return {
+        taken = {
             name: self._arrays[name].take(slots, axis=0)
             for name in (self._arrays if names is None else names)
         }
+        if self._frames is not None:
+            taken |= {n: self._frames.stacked(taken[n]) for n in self._frames.counts if n in taken}
+        return taken
 
     def get_state(self) -> dict[str, Any]:
         """Copies of the resident rows, oldest first, and the number inserted so far."""
-        keys = np.arange(self.oldest, self.inserted, dtype=np.int64)
-        return {"capacity": self.capacity, "inserted": self.inserted, "columns": self.take(keys)}
+        slots = self.slots(np.arange(self.oldest, self.inserted, dtype=np.int64))
+        columns = {name: array.take(slots, axis=0) for name, array in self._arrays.items()}
+        state = {"capacity": self.capacity, "inserted": self.inserted, "columns": columns}
+        if self._frames is not None:
+            state["stacks"] = self._frames.get_state(columns)
+            for name in self._frames.counts:
+                del columns[name]
+        return state
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Become what `get_state` saw: the same rows under the same keys."""
         require_same(state, self, "capacity")
-        self._arrays, self.inserted = {}, 0
-        if state["columns"]:
+        self._arrays, self._kinds, self._frames, self.inserted = {}, {}, None, 0
+        columns, stacks = dict(state["columns"]), dict(state.get("stacks") or {})
+        frames = stacks.pop("frames", None)
+        columns |= {name: Stacks(frames, places) for name, places in stacks.items()}
+        if columns:
             resident = min(int(state["inserted"]), self.capacity)
             self.inserted = int(state["inserted"]) - resident
-            self.add(state["columns"])
+            self.add(columns)
+            if self._frames is not None:
+                self._frames.set_needed(stacks, self.inserted)
 
-    def _allocate(self, arrays: dict[str, Array]) -> None:
+    def _allocate(self, arrays: dict[str, Any], rows: int) -> dict[str, Array]:
+        stacks = {name: column for name, column in arrays.items() if type(column) is Stacks}
+        if stacks:
+            self._frames = FrameRing(stacks, rows, self.capacity)
+        self._kinds = {name: _kind(column) for name, column in arrays.items()}
+        taken = self._taken_in(arrays, rows)
         self._arrays = {
             name: np.empty((self.capacity, *array.shape[1:]), array.dtype)
-            for name, array in arrays.items()
+            for name, array in taken.items()
         }
+        return taken
 
-    def _compare(self, arrays: dict[str, Array]) -> None:
+    def _taken_in(self, arrays: dict[str, Any], rows: int) -> dict[str, Array]:
+        """A batch as the arrays have it: of stacked observations the keys of their frames."""
+        if self._frames is None:
+            return {name: np.asarray(column) for name, column in arrays.items()}
+        end = self.inserted + rows
+        return self._frames.take_in(arrays, max(self.oldest, end - self.capacity), end)
+
+    def _compare(self, arrays: dict[str, Any]) -> None:
         if arrays.keys() != self._arrays.keys():
             raise RunError(
                 "every batch must have the columns of the first: "
                 f"expected {', '.join(sorted(self._arrays))}; found {', '.join(sorted(arrays))}"
             )
-        for name, array in arrays.items():
-            ring = self._arrays[name]
-            if array.dtype != ring.dtype or array.shape[1:] != ring.shape[1:]:
+        for name, column in arrays.items():
+            if _kind(column) != self._kinds[name]:
+                (dtype, shape), (found, row) = self._kinds[name], _kind(column)
                 raise RunError(
                     "every batch must have the columns of the first: "
-                    f"expected {name!r} with rows of {ring.dtype} {ring.shape[1:]}; "
-                    f"found {array.dtype} {array.shape[1:]}"
+                    f"expected {name!r} with rows of {dtype} {shape}; found {found} {row}"
                 )
+
+
+def _kind(column: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    return column.dtype, column.shape[1:]

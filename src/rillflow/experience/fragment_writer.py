@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rillflow.envs.vector import Step
 from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, STATE, Array, SampleBatch
+from rillflow.experience.stacked_frames import FramePool, Stacks, differing
 
 _ALWAYS = ("obs", "actions", "logp", "rewards", "terminated", "truncated")
+_SEEN = ("obs", BOOTSTRAP, NEXT_OBS)
 _VALID = len(_ALWAYS)
 """the place of `valid` among the columns, if there is one"""
 
@@ -21,9 +25,13 @@ class FragmentWriter:
 
     The steps come behind `lead` rows: those of `before`, the end of the fragment before, or rows of
     nothing, which are not valid (see `WaitingSteps`).
+
+    Of observations that are `stacked` of several frames each frame is written once.
     """
 
-    def __init__(self, length: int, lead: int = 0, before: SampleBatch | None = None) -> None:
+    def __init__(
+        self, length: int, lead: int = 0, before: SampleBatch | None = None, stacked: int = 1
+    ) -> None:
         self.length = length
         self.lead = lead
         self.before = before
@@ -33,8 +41,14 @@ class FragmentWriter:
         self._some_invalid = False
         self.cut_before: Array | None = None
         """where the environment failed in the first step: what ran before the fragment was cut"""
-        self._ends: list[tuple[int, Array]] = []
-        """steps in which the observation to act on next is not the one that followed, and that"""
+        self._ends: list[tuple[int, Any, Array]] = []
+        """steps and rows in which the observation to act on next is not the one that followed, and
+        that"""
+        self._pool = FramePool(stacked, self.rows + 1) if stacked > 1 else None
+        """of stacked observations: columns of them then hold places in it"""
+        self._lead_obs: Array = np.empty(0)
+        self._known: Array | None = None
+        """what followed the rows before, where it is not always the next row"""
 
     @property
     def rows(self) -> int:
@@ -51,7 +65,10 @@ class FragmentWriter:
 
     def write(self, obs: Array, actions: Array, logp: Array, step: Step, **more: Array) -> None:
         """One step: what was seen, done, and came of it; `more` are further columns."""
-        values = [obs, actions, logp, step.rewards, step.terminated, step.truncated]
+        if self.lead and not self.columns:
+            self._lead_obs = self._before(obs)
+        kept = obs if self._pool is None else self._pool.add(obs)
+        values = [kept, actions, logp, step.rewards, step.terminated, step.truncated]
         if step.valid is not None or self._some_invalid:
             if not self._some_invalid:
                 self._begin_valid(step.rewards.shape)
@@ -67,8 +84,31 @@ class FragmentWriter:
         if step.cut is not None and t:  # else the fragment before ended there, with an open end
             self.columns["truncated"][t - 1] |= step.cut
         if step.next_obs is not None and step.next_obs is not step.obs:
-            self._ends.append((t, step.next_obs))
+            self._ends.append(self._end(t, step.next_obs, step.obs))
         self.t = t + 1
+
+    def _before(self, obs: Array) -> Array:
+        """The observations before the first one of its own, which looks like `obs`."""
+        before = self.before
+        rows = np.zeros((self.lead, *obs.shape), obs.dtype) if before is None else before["obs"]
+        known = before[NEXT_OBS] if before is not None and NEXT_OBS in before else None
+        if self._pool is None:
+            self._known = known
+            return rows
+        places, after = [], []
+        for t, row in enumerate(rows):
+            places.append(self._pool.add(row))
+            if known is not None:
+                after.append(self._pool.add(known[t], goes_on=False))
+        self._known = np.stack(after) if after else None
+        return np.stack(places)
+
+    def _end(self, t: int, followed: Array, obs: Array) -> tuple[int, Any, Array]:
+        """What followed a step; of stacks, where it is not what is acted on next."""
+        if self._pool is None:
+            return t, slice(None), followed
+        rows = np.flatnonzero(differing(np.ascontiguousarray(followed), np.ascontiguousarray(obs)))
+        return t, rows, self._pool.add_some(followed[rows], rows)
 
     def _begin_valid(self, envs: tuple[int, ...]) -> None:
         """From now on steps say whether they are transitions; those before all were."""
@@ -86,20 +126,28 @@ class FragmentWriter:
         if "valid" not in self.columns:  # of what is written here every step is
             self.columns["valid"] = np.ones((self.rows, len(values[0])), np.bool_)
         for name, column in self.columns.items():
-            column[: self.lead] = 0 if self.before is None else self.before[name]
+            if name == "obs":
+                column[: self.lead] = self._lead_obs
+            else:
+                column[: self.lead] = 0 if self.before is None else self.before[name]
 
     def finish(self, obs: Array, state: Array | None = None) -> SampleBatch:
         """The batch, with the observation after it and the memory before it."""
-        self.columns[BOOTSTRAP] = np.array(obs)
+        self.columns[BOOTSTRAP] = np.array(obs) if self._pool is None else self._pool.add(obs)
         if state is not None:
             self.columns[STATE] = state
-        batch = SampleBatch(self.columns)
-        known = None if self.before is None else self.before.columns.get(NEXT_OBS)
-        if self._ends or known is not None:
-            self.columns[NEXT_OBS] = following = batch.following()
-            if known is not None:
-                following[: self.lead] = known
-            for t, true in self._ends:
-                following[t] = true
-            batch = SampleBatch(self.columns)
-        return batch
+        if self._ends or self._known is not None:
+            self.columns[NEXT_OBS] = following = SampleBatch(self.columns).following()
+            if self._known is not None:
+                following[: self.lead] = self._known
+            for t, rows, true in self._ends:
+                following[t, rows] = true
+        return SampleBatch({**self.columns, **self._stacks()})
+
+    def _stacks(self) -> dict[str, Stacks]:
+        """The columns of observations that are stacks."""
+        if self._pool is None:
+            return {}
+        places = {name: self.columns[name] for name in _SEEN if name in self.columns}
+        first = self._pool.column(places["obs"])
+        return {name: first.at(of) for name, of in places.items()}

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from rillflow.errors import BuildError, RunError
 from rillflow.experience.buffer import ReplayBuffer, ReplaySample
-from rillflow.experience.columns import Array, Keys, as_rows, require_same
+from rillflow.experience.columns import Keys, as_rows, require_same
 from rillflow.experience.sum_tree import Floats, MinTree, SumTree
 
 
@@ -52,7 +52,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._masses = SumTree(self.capacity)
         self._least = MinTree(self.capacity)
 
-    def add(self, columns: Mapping[str, Array], *, priorities: ArrayLike | None = None) -> Keys:
+    def add(self, columns: Mapping[str, Any], *, priorities: ArrayLike | None = None) -> Keys:
         """Copy rows in, with the largest priority seen so far or the ones given."""
         arrays, rows = as_rows(columns)
         if priorities is None:

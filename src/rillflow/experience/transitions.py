@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rillflow.experience import n_step_transitions
-from rillflow.experience.batch import ACTION_VALUES, TIMELESS, Array, SampleBatch
+from rillflow.experience.batch import ACTION_VALUES, NEXT_OBS, TIMELESS, Array, SampleBatch
+from rillflow.experience.stacked_frames import Stacks, over_shared_frames
 
 _NOT_STORED = TIMELESS | {"valid", "logp", "starts", ACTION_VALUES}
 
 
-def transitions(batch: SampleBatch, n_step: int, gamma: float) -> dict[str, Array]:
+def transitions(batch: SampleBatch, n_step: int, gamma: float) -> dict[str, Any]:
     """Columns [N, ...] with a row for each step: observation, action, rewards and discount over
     `n_step` steps, and the observation after them.
 
     Steps that are not valid are left out: those that only reset an environment, and those at the
-    end that are there for the ones before them to look at (see `WaitingSteps`).
+    end that are there for the ones before them to look at (see `WaitingSteps`). Columns of stacked
+    observations are `Stacks`, whose rows share frames.
     """
-    columns = {name: c for name, c in batch.items() if name not in _NOT_STORED}
-    columns["next_obs"] = batch.following()
+    columns = {name: c for name, c in batch.columns.items() if name not in _NOT_STORED}
+    columns[NEXT_OBS] = batch.what_followed()
+    arrays, stacked = over_shared_frames(columns)
+    if not stacked:
+        return _rows(batch, arrays, n_step, gamma)
+    frames = arrays[stacked[0]].frames  # their places are columns like others
+    rows = _rows(batch, arrays | {name: arrays[name].places for name in stacked}, n_step, gamma)
+    return rows | {name: Stacks(frames, rows[name]) for name in stacked}
+
+
+def _rows(
+    batch: SampleBatch, columns: dict[str, Array], n_step: int, gamma: float
+) -> dict[str, Array]:
     if "valid" not in batch:
         return n_step_transitions(columns, n_step, gamma)
     kept = np.flatnonzero(batch["valid"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rillflow.errors import RunError
-from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, TIMELESS, Array, SampleBatch
+from rillflow.experience.batch import BOOTSTRAP, NEXT_OBS, Array, SampleBatch
 from rillflow.experience.fragment_writer import FragmentWriter
 
 
@@ -27,8 +27,10 @@ class WaitingSteps:
     fragments need not know of each other's order, and a worker that replaces another begins anew.
     """
 
-    def __init__(self, n_step: int) -> None:
+    def __init__(self, n_step: int, stacked: int = 1) -> None:
         self.count = n_step - 1
+        self.stacked = stacked
+        """frames in one observation"""
         self.kept: SampleBatch | None = None
         """those steps, and what followed them"""
 
@@ -37,19 +39,15 @@ class WaitingSteps:
         # Not kept any longer: if the environment raises in the middle of the fragment, the next one
         # begins some steps later, and no window may reach over the gap.
         kept, self.kept = self.kept, None
-        return FragmentWriter(length, self.count, kept)
+        return FragmentWriter(length, self.count, kept, self.stacked)
 
     def hold_back(self, batch: SampleBatch) -> SampleBatch:
         """A fragment as it is given away, its last steps kept for the next one."""
         if not self.count:
             return batch
-        last = {
-            name: column if name in TIMELESS else column[-self.count :]
-            for name, column in batch.items()
-        }
         valid: Array = batch["valid"].copy()
         valid[-self.count :] = False
-        self.kept = SampleBatch(last)
+        self.kept = SampleBatch(batch.last(self.count))
         return batch.with_columns(valid=valid)
 
     def cut(self) -> None:

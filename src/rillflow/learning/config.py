@@ -13,7 +13,7 @@ from rillflow.envs.layout import layout_of
 from rillflow.envs.preprocessing import Preprocessing, Resize
 from rillflow.errors import BuildError
 from rillflow.images import Channels, image_in
-from rillflow.learning import evaluation_settings, fault_settings, schedules
+from rillflow.learning import acting_device, evaluation_settings, fault_settings, schedules
 from rillflow.learning.did_you_mean import instead_of
 from rillflow.learning.fields import type_problems
 from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
@@ -71,6 +71,7 @@ class AlgorithmConfig(metaclass=_Settings):
         "adam_epsilon",
         "worker_timeout",
         "env_timeout",
+        "num_gpus_per_worker",
     )
     """numbers that no schedule can change, because they are read when a run begins; a class of
     settings names its own, those of its bases hold too"""
@@ -147,10 +148,11 @@ class AlgorithmConfig(metaclass=_Settings):
     """tanh or relu"""
     scale_observations: bool = False
     """whether the network sees what the observation space bounds scaled to -1 ... 1"""
-    normalize_observations: bool | None = False
+    normalize_observations: bool | Literal["loosely"] | None = False
     """whether the network sees observations by their running mean and standard deviation, at most
-    10 of these from it; None: if they are vectors, the network is built in, and nothing else scales
-    them"""
+    10 of these from it; loosely: only numbers whose mean or deviation is far from ordinary, and
+    only as far as it takes; None: loosely, if they are vectors, the network is built in, and
+    nothing else scales them"""
     scale_rewards: bool | None = False
     """whether rewards are learned from as parts of the running standard deviation of the discounted
     return, at most 10 of these; reported returns stay the environment's; None: those of rollout
@@ -167,6 +169,9 @@ class AlgorithmConfig(metaclass=_Settings):
     are height and width, or else the shorter one of the outer axes has the channels"""
     num_gpus: int = 0
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
+    num_gpus_per_worker: float | None = None
+    """the part of a CUDA device on which each worker's network acts; 0: it acts on the processor;
+    none: with num_gpus, on the learner's devices if observations are images"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
     """what learns: torch; numpy, for an mlp on the processor; auto: numpy where it can"""
     source: Callable[..., Any] | None = None
@@ -223,12 +228,12 @@ class AlgorithmConfig(metaclass=_Settings):
             name = self.env if isinstance(self.env, str) else label_of(self.env)
             raise refused(type(self), [f"environment {name!r}: {error}"]) from None
 
-    def _normalizes(self, observation_space: Any) -> bool:
+    def _normalizes(self, observation_space: Any) -> bool | Literal["loosely"]:
         if self.normalize_observations is not None:
             return self.normalize_observations
         built_in = self.model is None or isinstance(self.model, str)
         vectors = _usual_model(observation_space, self.channels) == "mlp"
-        return built_in and vectors and not self.scale_observations
+        return "loosely" if built_in and vectors and not self.scale_observations else False
 
     def modules(self, spec: PolicySpec) -> Modules:
         """The networks of the algorithm, for an environment that a policy of this spec acts in."""
@@ -286,7 +291,7 @@ class AlgorithmConfig(metaclass=_Settings):
     def problems(self) -> list[str]:
         """What is wrong with the numbers; classes of settings add what they know."""
         wrong = [
-            f"{name} must be at least {least}, got {getattr(self, name)!r}"
+            f"{name} must be at least {least}, got {value!r}"
             for name, least in (
                 ("num_workers", 0),
                 ("num_envs_per_worker", 1),
@@ -300,7 +305,7 @@ class AlgorithmConfig(metaclass=_Settings):
                 ("sgd_minibatch_size", 1),
                 ("num_sgd_iter", 1),
             )
-            if getattr(self, name, least) < least
+            if (value := getattr(self, name, least)) is not None and value < least
         ]
         if not 0.0 <= self.gamma <= 1.0:
             wrong.append(f"gamma must be between 0 and 1, got {self.gamma!r}")
@@ -317,7 +322,7 @@ class AlgorithmConfig(metaclass=_Settings):
                 wrong.append(f"{name} must be above 0, or None, got {limit!r}")
         if self.normalize_observations and self.scale_observations:
             wrong.append(BOTH_SCALED)
-        wrong += self.preprocessing.problems()
+        wrong += [*self.preprocessing.problems(), *acting_device.problems(self)]
         return [*wrong, *fault_settings.problems(self), *evaluation_settings.problems(self)]
 
     if not TYPE_CHECKING:

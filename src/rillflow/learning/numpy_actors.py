@@ -27,8 +27,8 @@ class Actor(NumpyModule):
     """
 
     def __init__(self, spec: PolicySpec, seed: int = 0) -> None:
-        super().__init__(spec.parameter_shapes, first_weights(spec, seed))
         self.spec = spec
+        super().__init__(spec.parameter_shapes, first_weights(spec, seed))
         self._trunk = self._layers("trunk", len(spec.hidden), spec.activation)
         self._head = self._linear("action_head")
         self._middle, self._half = spec.action_scale

@@ -16,9 +16,8 @@ class Critic(NumpyModule):
     """Values of observations and actions: [N], or [copies, N] of several networks."""
 
     def __init__(self, description: QOfAction, seed: int | list[int] = 0) -> None:
+        self.description, self.spec = description, description.spec
         super().__init__(description.parameter_shapes, description.first_weights(seed))
-        self.description = description
-        self.spec = description.spec
         self._trunk = self._layers("trunk", len(self.spec.hidden), self.spec.activation)
         self._head = self._linear("value_head")
         self._middle, half = self.spec.action_scale

@@ -87,15 +87,37 @@ class Gaussian:
         return self._distance * self._inverse * d_logp
 
 
-Distribution = Categorical | Categoricals | Gaussian
+class Mixed:
+    """Choices first, then numbers, independent of each other."""
+
+    def __init__(self, choices: tuple[int, ...], log_std: Floats, d_log_std: Floats) -> None:
+        self._choices, self._numbers = Categoricals(choices), Gaussian(log_std, d_log_std)
+        self._parts, self._width = len(choices), sum(choices)
+
+    def evaluate(self, outputs: Floats, taken: Array) -> tuple[Floats, Floats]:
+        """Sums over both, of outputs [width, N] and actions [N, choices and numbers]."""
+        indices = taken[:, : self._parts].astype(np.int64)
+        chosen = self._choices.evaluate(outputs[: self._width], indices)
+        drawn = self._numbers.evaluate(outputs[self._width :], taken[:, self._parts :])
+        return chosen[0] + drawn[0], chosen[1] + drawn[1]
+
+    def backward(self, d_logp: Floats, d_entropy: float | Floats, add: bool = False) -> Floats:
+        """The gradient of the outputs [width, N]; that of `log_std` is left or added."""
+        both = (self._choices, self._numbers)
+        return np.concatenate([part.backward(d_logp, d_entropy, add) for part in both])
+
+
+Distribution = Categorical | Categoricals | Gaussian | Mixed
 
 
 def new_distribution(
     actions: Actions, log_std: Floats | None, d_log_std: Floats | None
 ) -> Distribution:
     """A distribution over actions of this kind, for one evaluation."""
-    if actions.kind == "continuous":
+    if actions.numbers:
         assert log_std is not None
         assert d_log_std is not None
+        if actions.kind == "mixed":
+            return Mixed(actions.choices, log_std, d_log_std)
         return Gaussian(log_std, d_log_std)
     return Categorical() if actions.kind == "discrete" else Categoricals(actions.sizes)

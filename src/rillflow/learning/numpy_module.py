@@ -37,8 +37,10 @@ class NumpyModule:
         self.gradient: Floats = np.zeros(self.layout.size, np.float32)
         self.weights = self.named(self.parameters)
         self.gradients = self.named(self.gradient)
-        self.normalizer = Normalizer(moments_in(first)) if BUFFERS[0] in first else None
+        self.normalizer: Normalizer | None = None
         """what observations go through before the network sees them; None: nothing"""
+        if BUFFERS[0] in first:
+            self.normalizer = Normalizer(moments_in(first), self.spec.loosely)
         self.set_weights(first)
         self.tape: Tape | None = None
         self.learns = True

@@ -19,15 +19,15 @@ class ObservationStatistics:
     """The statistics of all that a learner has learned from, which are buffers of its networks.
 
     Args:
-        wanted: whether observations are normalised.
+        wanted: whether observations are normalised, in some way.
         normalizers: those of all networks and their copies; all say the same.
         measured: which numbers of an observation it is about; None: all of them.
     """
 
     def __init__(
-        self, wanted: bool, normalizers: Callable[[], list[Any]], measured: Array | None = None
+        self, wanted: object, normalizers: Callable[[], list[Any]], measured: Array | None = None
     ) -> None:
-        self.wanted = wanted
+        self.wanted = bool(wanted)
         self._measured = measured
         self._normalizers = normalizers
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from rillflow.learning.acting_device import told
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.make_learner import framework_and_reason
 from rillflow.learning.schedules import at_first, scheduled
@@ -68,6 +69,8 @@ class Overview:
     """that building and trying took"""
     observation: str = ""
     """its parts, if there are several, and its mask of actions"""
+    acting: str = ""
+    """where workers act, if a device was asked for"""
 
     def __str__(self) -> str:
         lines = [f"{self.algorithm} learns in {self.framework}: {self.reason}"]
@@ -100,6 +103,7 @@ class Overview:
         lines += [
             "",
             f"* acts: workers receive its weights{others}.",
+            *([f"{self.acting[0].upper()}{self.acting[1:]}."] if self.acting else []),
             f"Built from the spaces and tried in {1000 * self.seconds:.0f} ms.",
         ]
         return "\n".join(lines)
@@ -113,6 +117,7 @@ class Overview:
             "scheduled": self.scheduled,
             "seconds": self.seconds,
             "observation": self.observation,
+            "acting": self.acting,
             "networks": [vars(line) for line in self.networks],
             "steps": [vars(line) | {"trains": list(line.trains)} for line in self.steps],
         }
@@ -159,7 +164,8 @@ def overview(spec: PolicySpec, config: AlgorithmConfig) -> Overview:
     seconds = time.perf_counter() - began
     name = config.algorithm.name
     parts = "" if spec.layout is None else str(spec.layout)
-    return Overview(name, networks, lines, framework, reason, changing, seconds, parts)
+    acting = told(spec, config)
+    return Overview(name, networks, lines, framework, reason, changing, seconds, parts, acting)
 
 
 def described(network: Description) -> str:

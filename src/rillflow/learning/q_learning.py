@@ -99,6 +99,12 @@ class QConfig(QNetworkConfig, ReplayConfig):
                 f"burn_in={self.burn_in} is for a policy that remembers: give memory='lstm' or "
                 "'gru', or leave it out"
             )
+        usual = type(self).worker_priorities
+        if self.worker_priorities and not usual and not self.prioritized_replay:
+            wrong.append(
+                "worker_priorities are of rows that are drawn by priority: leave it out, or give "
+                "prioritized_replay=True"
+            )
         if self.value_rescaling is not None and self.worker_priorities and not self.remembers:
             wrong.append(
                 "value_rescaling changes the scale of errors, and workers tell theirs on the scale "

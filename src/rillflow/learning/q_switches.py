@@ -22,7 +22,7 @@ def problems(cfg: QNetworkConfig) -> list[str]:
         wrong.append(f"sigma0 must be above 0 and below 100, got {cfg.sigma0!r}")
     if cfg.noisy:
         wrong += _told_twice(cfg)
-    elif cfg.sigma0 != _usual(cfg)["sigma0"]:
+    elif cfg.sigma0 not in (_usual(cfg)["sigma0"], tuned(type(cfg), cfg.env).get("sigma0")):
         wrong.append(
             f"sigma0={cfg.sigma0!r} is how much noise noisy layers have, and noisy=False: give "
             "noisy=True, or leave it out"
@@ -42,6 +42,17 @@ def problems(cfg: QNetworkConfig) -> list[str]:
             "leave it out, or give num_atoms=1"
         )
     return wrong
+
+
+def rates_that_stay(cfg: QNetworkConfig, who: str) -> list[str]:
+    """Settings of the line, where each worker explores at a rate of its own that stays."""
+    usual = _usual(cfg)
+    return [
+        f"{name} is of a rate that falls, and each worker of {who} explores "
+        "at a rate of its own that stays: give `epsilon`, the largest rate, or leave it out"
+        for name in LINE
+        if getattr(cfg, name) != usual[name] and not cfg.noisy
+    ]
 
 
 def _told_twice(cfg: QNetworkConfig) -> list[str]:

@@ -40,8 +40,7 @@ class RewardScale:
             )
         if see:
             self.see(counted(batch, RUNNING_RETURN))
-        columns = {name: column for name, column in batch.items() if name != RUNNING_RETURN}
-        return SampleBatch(columns | {"rewards": self.of(batch["rewards"])})
+        return batch.without(RUNNING_RETURN).with_columns(rewards=self.of(batch["rewards"]))
 
     def see(self, returns: Array) -> None:
         """Let these discounted returns count from now on."""

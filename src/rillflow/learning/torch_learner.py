@@ -17,6 +17,7 @@ from rillflow.learning.devices import learner_devices, shares
 from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.learner_base import LearnerBase
 from rillflow.learning.results import Gradients, TrainStats
+from rillflow.learning.torch_batches import on_device, tensor_of
 from rillflow.learning.torch_modules import TorchModules, resting
 from rillflow.learning.torch_parts import (
     buffers_of_targets,
@@ -102,7 +103,7 @@ class TorchLearner(LearnerBase):
 
     def rows(self, batch: SampleBatch) -> Rows:
         """What the algorithm's `prepare` makes of a batch, on the first device."""
-        tensors = {name: self._tensor(column) for name, column in batch.items()}
+        tensors = on_device(batch, self.device)
         with torch.no_grad():
             rows: Rows = self.prepare(self.m, tensors, self.cfg)
         return rows
@@ -341,8 +342,7 @@ class TorchLearner(LearnerBase):
 
     def _tensor(self, column: Array) -> torch.Tensor:
         """On the learner's device; over the same memory, if it can be and nobody else's is."""
-        own = column if column.flags.writeable else np.array(column)
-        return torch.from_numpy(own).to(self.device)
+        return tensor_of(column).to(self.device)
 
     def _device(self, copy: TorchModules) -> torch.device:
         device: torch.device = copy.by_name[self.modules.acts].device

@@ -231,7 +231,7 @@ class Critic(TorchModule):
         network = _CriticNetwork(description)
         if description.spec.normalize_observations:
             self.normalizer = network.normalizer = TorchNormalizer(
-                description.spec.observation_shape
+                description.spec.observation_shape, description.spec.loosely
             )
         super().__init__(network, description.first_weights(seed), device)
         self.spec = description.spec

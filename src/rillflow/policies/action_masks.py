@@ -21,8 +21,24 @@ _LOW = np.float32(-5e8)
 
 
 def mask_of(spec: PolicySpec, obs: Any) -> Any:
-    """Which choices observations allow, [..., choices] of truth values; None: the spec has none."""
-    return None if spec.layout is None else spec.layout.mask(obs)
+    """Which outputs observations allow, [..., width] of truth values; None: the spec has none.
+
+    Where choices and numbers are mixed, the numbers are always allowed.
+    """
+    mask = None if spec.layout is None else spec.layout.mask(obs)
+    return mask if mask is None else with_numbers(spec, mask)
+
+
+def with_numbers(spec: PolicySpec, mask: Any) -> Any:
+    """A mask of choices [..., choices] as one of all outputs [..., width]."""
+    if spec.actions.kind != "mixed":
+        return mask
+    shape = (*mask.shape[:-1], spec.actions.numbers)
+    if isinstance(mask, np.ndarray):
+        return np.concatenate([mask, np.ones(shape, bool)], -1)
+    import torch
+
+    return torch.cat([mask, mask.new_ones(shape)], -1)
 
 
 def network_input(spec: PolicySpec, obs: Any, normalizer: Any, *, called: bool = True) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import Space, spaces
 
+from rillflow.envs.mixed_box import MixedBox
 from rillflow.errors import BuildError
 
 
@@ -21,9 +22,10 @@ class Actions:
     that of what was sampled.
     """
 
-    kind: Literal["discrete", "multidiscrete", "continuous"]
+    kind: Literal["discrete", "multidiscrete", "continuous", "mixed"]
     sizes: tuple[int, ...]
-    """(n,) choices, the choices of each part, or (numbers,) of a continuous action"""
+    """(n,) choices, the choices of each part, or (numbers,) of a continuous action; of a mixed one
+    the choices of each part, and how many numbers follow them"""
     shape: tuple[int, ...]
     """of one action: () for a discrete one"""
 
@@ -33,9 +35,19 @@ class Actions:
         return sum(self.sizes)
 
     @property
+    def choices(self) -> tuple[int, ...]:
+        """How many there are in each part that chooses."""
+        return self.sizes[:-1] if self.numbers else self.sizes
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of an action are continuous."""
+        return self.sizes[-1] if self.kind in ("continuous", "mixed") else 0
+
+    @property
     def dtype(self) -> type[np.generic]:
         """Of the action arrays."""
-        return np.float32 if self.kind == "continuous" else np.int64
+        return np.float32 if self.numbers else np.int64
 
 
 def actions_of(space: Space[Any]) -> Actions:
@@ -45,6 +57,8 @@ def actions_of(space: Space[Any]) -> Actions:
     if isinstance(space, spaces.MultiDiscrete):
         sizes = tuple(int(n) for n in np.asarray(space.nvec).ravel())
         return Actions("multidiscrete", sizes, tuple(np.asarray(space.nvec).shape))
+    if isinstance(space, MixedBox):
+        return Actions("mixed", (*space.choices, space.numbers), tuple(space.shape))
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return Actions("continuous", (prod(space.shape),), tuple(space.shape))
     way_out = "write it as one of these in a wrapper of the environment"

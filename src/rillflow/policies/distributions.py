@@ -20,7 +20,8 @@ def evaluate(
     """Log-probabilities of actions taken, and entropies of the distributions they came from.
 
     Categorical for Discrete, independent categoricals for MultiDiscrete, and for a Box a Gaussian
-    with independent components whose width does not depend on the observation.
+    with independent components whose width does not depend on the observation. Mixed actions have
+    both, independent of each other.
 
     Args:
         actions: the kind of action.
@@ -36,8 +37,20 @@ def evaluate(
         return _gaussian(outputs, log_std, taken.reshape(len(outputs), -1))
     if actions.kind == "discrete":
         return _categorical(outputs, taken.reshape(len(outputs)))
-    logits = torch.split_with_sizes(outputs, actions.sizes, -1)
-    choices = taken.reshape(len(outputs), -1).unbind(-1)
+    taken = taken.reshape(len(outputs), -1)
+    if actions.kind == "mixed":
+        assert log_std is not None
+        count, width = len(actions.choices), sum(actions.choices)
+        chosen = _categoricals(actions, outputs[:, :width], taken[:, :count])
+        drawn = _gaussian(outputs[:, width:], log_std, taken[:, count:])
+        return chosen[0] + drawn[0], chosen[1] + drawn[1]
+    return _categoricals(actions, outputs, taken)
+
+
+def _categoricals(actions: Actions, outputs: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums over the choices, of logits [N, width] and actions [N, choices]."""
+    logits = torch.split_with_sizes(outputs, actions.choices, -1)
+    choices = taken.unbind(-1)
     evaluated = [_categorical(part, choice) for part, choice in zip(logits, choices, strict=True)]
     logps, entropies = zip(*evaluated, strict=True)
     return torch.stack(logps).sum(0), torch.stack(entropies).sum(0)

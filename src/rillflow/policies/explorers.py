@@ -15,6 +15,7 @@ import numpy as np
 
 from rillflow.experience.batch import ACTION_VALUES, BOOTSTRAP, NEXT_OBS, SampleBatch
 from rillflow.policies.action_masks import mask_of, random_choice
+from rillflow.policies.actions import Actions
 from rillflow.policies.exploration_schedules import Place, Scale, scale_in
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
@@ -148,7 +149,7 @@ class EpsilonGreedy(Explorer):
         unseen, cut = batch[BOOTSTRAP], np.zeros(batch.shape, bool)
         if NEXT_OBS in batch:
             cut = batch["truncated"] & ~batch["terminated"]
-            unseen = np.concatenate([unseen, batch[NEXT_OBS][cut]])
+            unseen = np.concatenate([unseen, batch.at(NEXT_OBS, cut)])
         values = policy.action_values(unseen).max(1)
         q, lanes = batch[ACTION_VALUES], batch.shape[1]
         acted = np.take_along_axis(q, batch["actions"][..., None], 2)[..., 0]
@@ -207,17 +208,31 @@ def random_actions(
     """Uniformly random actions [count, *shape], of those that a mask allows."""
     actions = spec.actions
     if actions.kind == "continuous":
-        middle, half = spec.action_scale
-        unit = rng.uniform(-1, 1, (count, actions.width)).astype(np.float32)
-        return (middle + half * unit).reshape(count, *actions.shape)
+        return _random_numbers(spec, count, rng).reshape(count, *actions.shape)
+    chosen = _random_choices(actions, count, rng, mask)
+    if actions.kind != "mixed":
+        return chosen.reshape(count, *actions.shape)
+    return np.concatenate([chosen, _random_numbers(spec, count, rng)], 1, dtype=np.float32)
+
+
+def _random_numbers(spec: PolicySpec, count: int, rng: np.random.Generator) -> Floats:
+    """The continuous numbers of actions [count, numbers], between their bounds."""
+    middle, half = (side[-spec.actions.numbers :] for side in spec.action_scale)
+    unit = rng.uniform(-1, 1, (count, spec.actions.numbers)).astype(np.float32)
+    return middle + half * unit
+
+
+def _random_choices(
+    actions: Actions, count: int, rng: np.random.Generator, mask: Array | None
+) -> Array:
+    """Indices [count, parts] of what there is to choose; a mask may say more than that."""
+    sizes = actions.choices
     if mask is not None:
-        parts = np.split(mask.T, np.cumsum(actions.sizes)[:-1])
+        parts = np.split(mask.T[: sum(sizes)], np.cumsum(sizes)[:-1])
         uniform = rng.random((len(parts), count))
         fine = [part | ~part.any(0) for part in parts]
-        chosen = np.stack([random_choice(*pair) for pair in zip(fine, uniform, strict=True)], 1)
-    else:
-        chosen = rng.integers(0, actions.sizes, (count, len(actions.sizes)))
-    return chosen.reshape(count, *actions.shape)
+        return np.stack([random_choice(*pair) for pair in zip(fine, uniform, strict=True)], 1)
+    return rng.integers(0, sizes, (count, len(sizes)))
 
 
 def within(spec: PolicySpec, actions: Array, noise: Array) -> Array:

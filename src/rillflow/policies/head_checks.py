@@ -19,7 +19,7 @@ _FAR = 1e30
 def check_head(spec: PolicySpec) -> None:
     """The head can give actions of this kind."""
     kind = spec.actions.kind
-    if spec.head == "q" and kind == "continuous":
+    if spec.head == "q" and spec.actions.numbers:
         raise BuildError(
             "head='q' has one output per action and cannot enumerate the continuous actions of "
             f"{spec.action_space}; use an actor-critic method (PPO, A2C, A3C, IMPALA), "
@@ -110,10 +110,10 @@ def _check_own_q(spec: PolicySpec, setting: str, does: str) -> None:
 def _check_bounds(spec: PolicySpec) -> None:
     space: Any = spec.action_space
     if spec.actions.kind != "continuous":
-        raise BuildError(
-            f"head={spec.head!r} gives continuous actions, found {space}: use an algorithm for "
-            "discrete actions (SAC, DQN, PPO, ...)"
-        )
+        way = "an algorithm for discrete actions (SAC, DQN, PPO, ...)"
+        if spec.actions.numbers:
+            way = "PPO, A2C, A3C, IMPALA or APPO, whose policies mix choices and numbers"
+        raise BuildError(f"head={spec.head!r} gives continuous actions, found {space}: use {way}")
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise BuildError(
             f"head={spec.head!r} squeezes actions into their bounds, and {space} has none on some "

@@ -32,7 +32,7 @@ class Headed(nn.Module):
         if self.spec.num_atoms > 1:  # they follow from the spec, so they are no weights
             self.register_buffer("atoms", torch.tensor(self.spec.atoms), persistent=False)
         if self.spec.has_log_std:
-            self.log_std = nn.Parameter(torch.zeros(self.spec.actions.width))
+            self.log_std = nn.Parameter(torch.zeros(self.spec.actions.numbers))
 
     def heads(self, features: Tensor, critic: Tensor | None = None) -> tuple[Tensor, ...]:
         """`(outputs, values)` or `(q values,)` of features [..., F]; `critic` has its own."""

@@ -27,13 +27,23 @@ def first_weights(spec: PolicySpec, seed: int = 0) -> dict[str, NDArray[Any]]:
     return TorchPolicy(spec, seed).get_weights()
 
 
-def make_actor(spec: PolicySpec, seed: int = 0) -> NumpyPolicy | TorchPolicy:
-    """A policy to act with, on the CPU.
+def pop_notes_of(policy: Any) -> list[str]:
+    """What a policy has to tell of how it acts, once; most have nothing."""
+    pop = getattr(policy, "pop_notes", None)
+    return [] if pop is None else list(pop())
 
-    For an mlp it is a `NumpyPolicy` and torch is never imported; for any other network it is a
-    `TorchPolicy`. Both start from the same weights as `TorchPolicy(spec, seed)`, and both draw
-    the same actions from the same seed.
+
+def make_actor(spec: PolicySpec, seed: int = 0, device: str = "cpu") -> NumpyPolicy | TorchPolicy:
+    """A policy to act with, on the CPU or on another device.
+
+    On the CPU, for an mlp, it is a `NumpyPolicy` and torch is never imported; for any other network
+    it is a `TorchPolicy`, and on a device a `DevicePolicy`. All start from the same weights as
+    `TorchPolicy(spec, seed)`, and all draw the same actions from the same seed.
     """
+    if device != "cpu":
+        from rillflow.policies.device_policy import DevicePolicy
+
+        return DevicePolicy(spec, seed, device)
     if spec.plain:
         return NumpyPolicy(spec, seed)
     # imported here: it takes more than a second and 200 MB that an mlp's actor can do without

@@ -38,7 +38,7 @@ def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
             own = _own_model(spec)
             if spec.normalize_observations:
                 # of several parts it is given what was normalised before it was split
-                normalize_before(own, spec.observation_shape, called=spec.layout is None)
+                normalize_before(own, spec, called=spec.layout is None)
             return own
         model = built_in(spec)
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
@@ -47,7 +47,7 @@ def make_model(spec: PolicySpec, seed: int = 0) -> nn.Module:
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(weights[name]))
     if spec.normalize_observations:
-        normalize_before(model, spec.observation_shape)
+        normalize_before(model, spec)
     return model
 
 
@@ -61,7 +61,7 @@ def _own_model(spec: PolicySpec) -> nn.Module:
             f"found {type(model).__name__}"
         )
     if spec.has_log_std:
-        _ensure_log_std(model, spec.actions.width)
+        _ensure_log_std(model, spec.actions.numbers)
     return model
 
 
@@ -73,5 +73,5 @@ def _ensure_log_std(model: nn.Module, width: int) -> None:
         shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise BuildError(
             f"log_std of {type(model).__name__} must be a parameter or buffer of shape [{width}], "
-            f"one number for each part of an action; found {shape}"
+            f"one number for each continuous part of an action; found {shape}"
         )

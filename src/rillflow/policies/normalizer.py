@@ -21,6 +21,9 @@ CLIP = 10.0
 """no normalised number is further from 0"""
 EPSILON = 1e-8
 """added to a variance that something is divided by"""
+LEAST, MOST = 0.3, 3.0
+"""of deviations: those between them stay as they are where observations are normalised loosely, and
+so do means between -MOST and MOST"""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,23 @@ def of_measured(moments: Moments, measured: NDArray[np.bool_] | None) -> Moments
     return Moments(mean, variance, moments.count)
 
 
+def seen_by(moments: Moments, loosely: bool = False) -> tuple[Array, Array]:
+    """What is subtracted from observations, and what they are multiplied by then.
+
+    Loosely, they are moved and stretched only as far as it takes to bring the mean between -MOST
+    and MOST and the deviation between LEAST and MOST: numbers that are ordinary stay as they are.
+
+    >>> middle, factor = seen_by(Moments(np.array([0.5, 900.0]), np.array([1.0, 36.0]), 9.0), True)
+    >>> ((np.array([[0.5, 900.0], [1.5, 906.0]]) - middle) * factor).round(3).tolist()
+    [[0.5, 3.0], [1.5, 6.0]]
+    """
+    deviation = np.sqrt(moments.variance + EPSILON)
+    if not loosely:
+        return moments.mean, 1 / deviation
+    factor = np.clip(deviation, LEAST, MOST) / deviation
+    return moments.mean - np.clip(moments.mean * factor, -MOST, MOST) / factor, factor
+
+
 def buffer_shapes(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the statistics of observations of this shape."""
     return {MEAN: shape, VARIANCE: shape, COUNT: ()}
@@ -92,14 +112,15 @@ def moments_in(weights: Mapping[str, Array]) -> Moments:
 class Normalizer:
     """What a network in NumPy is given in place of flat observations."""
 
-    def __init__(self, moments: Moments) -> None:
+    def __init__(self, moments: Moments, loosely: bool = False) -> None:
+        self._loosely = loosely
         self.set(moments)
 
     def set(self, moments: Moments) -> None:
         """Go by these statistics from now on."""
         self.moments = moments
-        self.middle = moments.mean.ravel().astype(np.float32)
-        self.factor = (1 / np.sqrt(moments.variance.ravel() + EPSILON)).astype(np.float32)
+        seen = seen_by(moments, self._loosely)
+        self.middle, self.factor = (np.ravel(part).astype(np.float32) for part in seen)
 
     def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Flat observations [N, size], normalised; a new array. They may be the first numbers."""

@@ -49,7 +49,7 @@ class NumpyPolicy:
         self._scale = None if scale is None else (scale[0][:, None], scale[1][:, None])
         self._normalizer = None
         if spec.normalize_observations:
-            self._normalizer = Normalizer(Moments.none(spec.observation_shape))
+            self._normalizer = Normalizer(Moments.none(spec.observation_shape), spec.loosely)
         acting = spec.parameter_shapes.keys() & spec.acting_names
         shapes = {name: shape for name, shape in spec.parameter_shapes.items() if name in acting}
         self._weights = weights_at_first(spec, shapes, seed)

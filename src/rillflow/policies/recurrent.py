@@ -57,7 +57,8 @@ class Recurrent(Headed):
         # the cells run over whole stretches in which no environment starts an episode: one call
         # for a long stretch costs far less than one per row
         parts = self._apart(state)
-        resets = starts.any(1).nonzero().flatten().tolist()
+        # a single row is one stretch, and a device need not be asked
+        resets = starts.any(1).nonzero().flatten().tolist() if len(x) > 1 else []
         cuts = sorted({0, *resets, len(x)})
         pieces = []
         for begin, end in pairwise(cuts):

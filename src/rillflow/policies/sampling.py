@@ -34,7 +34,8 @@ class Sampler:
         self.head = spec.head
         self._masked = spec.masked
         self._columns = np.arange(0)
-        self._ranges = list(pairwise((0, *accumulate(spec.actions.sizes))))
+        self._ranges = list(pairwise((0, *accumulate(spec.actions.choices))))
+        self._choices = sum(spec.actions.choices)
         if spec.bounded:
             self._middle, self._half = (scale[:, None] for scale in spec.action_scale)
 
@@ -60,6 +61,9 @@ class Sampler:
         if self.actions.kind == "continuous":
             assert log_std is not None
             return self._gaussian(outputs, log_std, rng)
+        if self.actions.kind == "mixed":
+            assert log_std is not None
+            return self._mixed(outputs, log_std, rng)
         columns = self._numbered(outputs.shape[1])
         if self.head == "q":
             return _epsilon_greedy(outputs, rng, epsilon, self._masked)
@@ -78,6 +82,8 @@ class Sampler:
             best: Array = outputs.argmax(0)
             return best
         parts = [part.argmax(0) for part in self._parts(outputs)]
+        if self.actions.kind == "mixed":
+            return np.stack([*parts, *outputs[self._choices :]], -1, dtype=np.float32)
         return np.stack(parts, -1).reshape(-1, *self.actions.shape)
 
     def _within(self, squeezed: Floats) -> Array:
@@ -115,16 +121,39 @@ class Sampler:
             total += logp
         return actions.reshape(-1, *self.actions.shape), total
 
+    def _mixed(
+        self, outputs: Floats, log_std: Floats, rng: np.random.Generator
+    ) -> tuple[Array, Floats]:
+        """Choices and numbers, drawn one after the other, in one array."""
+        means = outputs[self._choices :]
+        _check_finite(means)
+        columns, choices = self._numbered(outputs.shape[1]), self._parts(outputs)
+        uniform = rng.random((len(choices), len(columns)), dtype=np.float32)
+        actions = np.empty((len(columns), len(choices) + len(means)), np.float32)
+        total = np.zeros(len(columns), np.float32)
+        for index, part in enumerate(choices):
+            actions[:, index], logp = _categorical(part, uniform[index], columns)
+            total += logp
+        drawn, logp = _normal(means, log_std, rng)
+        actions[:, len(choices) :] = drawn.T
+        return actions, total + logp
+
     def _gaussian(
         self, means: Floats, log_std: Floats, rng: np.random.Generator
     ) -> tuple[Array, Floats]:
         _check_finite(means)
-        noise = rng.standard_normal(means.shape, dtype=np.float32)
-        means += np.exp(log_std)[:, None] * noise
-        noise *= noise
-        constant = log_std.sum() + 0.5 * len(log_std) * math.log(2 * math.pi)
-        logp: Floats = np.float32(-0.5) * noise.sum(0) - np.float32(constant)
-        return means.T.reshape(-1, *self.actions.shape).copy(), logp
+        drawn, logp = _normal(means, log_std, rng)
+        return drawn.T.reshape(-1, *self.actions.shape).copy(), logp
+
+
+def _normal(means: Floats, log_std: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Numbers drawn around the means [width, B], which they overwrite, and log-probabilities."""
+    noise = rng.standard_normal(means.shape, dtype=np.float32)
+    means += np.exp(log_std)[:, None] * noise
+    noise *= noise
+    constant = log_std.sum() + 0.5 * len(log_std) * math.log(2 * math.pi)
+    logp: Floats = np.float32(-0.5) * noise.sum(0) - np.float32(constant)
+    return means, logp
 
 
 def squashed_logp(drawn: Floats, log_std: Floats, noise: Floats) -> Floats:

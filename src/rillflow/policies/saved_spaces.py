@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rillflow.envs.image_box import ImageBox, image_box
 from rillflow.envs.layout import Layout, Part, Structured, Tree, layout_of
+from rillflow.envs.mixed_box import MixedBox
 
 _NUMBERS = 1 << 24
 """in one observation or action of a saved policy"""
@@ -41,6 +42,12 @@ def space_to_data(space: Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multibinary", "shape": list(space.shape)}
     assert isinstance(space, spaces.Box), "a spec has no other spaces"
+    if isinstance(space, MixedBox):
+        low, high = (_bound(bound) for bound in space.bounds)
+        choices = list(space.choices)
+        return {
+            "kind": "mixed", "choices": choices, "numbers": space.numbers, "low": low, "high": high
+        }  # fmt: skip
     order = {"channels": space.channels} if isinstance(space, ImageBox) else {}
     return {
         "kind": "box",
@@ -70,6 +77,8 @@ def space_from_data(data: Mapping[str, Any]) -> Space[Any]:
             raise ValueError(f"an action of {choices.size:,} parts")
         start = np.array(data["start"], np.int64) if "start" in data else None
         return spaces.MultiDiscrete(choices, start=start)
+    if data["kind"] == "mixed":
+        return _mixed_from_data(data)
     shape = tuple(data["shape"])
     if any(type(side) is not int or side < 0 for side in shape) or math.prod(shape) > _NUMBERS:
         raise ValueError(f"a space of shape {str(data['shape'])[:60]}")
@@ -84,6 +93,17 @@ def space_from_data(data: Mapping[str, Any]) -> Space[Any]:
     if data["channels"] not in ("first", "last"):
         raise ValueError(f"an image with channels {str(data['channels'])[:60]}")
     return image_box(low, high, dtype, data["channels"])
+
+
+def _mixed_from_data(data: Mapping[str, Any]) -> MixedBox:
+    choices, numbers = data["choices"], data["numbers"]
+    whole = all(type(n) is int and n > 0 for n in (*choices, numbers))
+    if not whole or not choices or max(len(choices), numbers) > _PARTS:
+        raise ValueError(f"mixed actions of {str(choices)[:60]} and {str(numbers)[:60]} numbers")
+    kind = np.dtype(np.float32)
+    return MixedBox(
+        choices, *(_bound_from_data(data[side], (numbers,), kind) for side in ("low", "high"))
+    )
 
 
 def _bound_from_data(bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -41,7 +41,8 @@ class PolicySpec:
     `torch.nn.Module`. Called with observations [N, ...] the module returns, for the head
 
     - `"actor_critic"`: `(outputs, values)`, [N, actions.width] and [N]: logits, or the means of
-      a Gaussian (a parameter `log_std` is added if the module has none);
+      a Gaussian (a parameter `log_std` is added if the module has none); of mixed actions the
+      logits of all choices, then the means;
     - `"categorical"`: the logits [N, actions.width];
     - `"q"`: the q values [N, actions.width];
     - `"squashed_gaussian"`: [N, 2 * actions.width], means and logarithms of standard deviations,
@@ -100,9 +101,10 @@ class PolicySpec:
     """cells of the memory"""
     scale_observations: bool = False
     """whether the network sees vectors scaled: what their space bounds from -1 to 1"""
-    normalize_observations: bool = False
+    normalize_observations: bool | Literal["loosely"] = False
     """whether it sees observations by their running mean and standard deviation, which are buffers
-    of the network; with a model of your own, that is what the module is called with"""
+    of the network; with a model of your own, that is what the module is called with; loosely:
+    only numbers that are far from ordinary (`policies.normalizer.seen_by`)"""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -272,7 +274,7 @@ class PolicySpec:
     @property
     def has_log_std(self) -> bool:
         """Whether the width of a Gaussian is a weight, the same for every observation."""
-        return self.actions.kind == "continuous" and self.head == "actor_critic"
+        return self.actions.numbers > 0 and self.head == "actor_critic"
 
     @cached_property
     def action_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -302,8 +304,13 @@ class PolicySpec:
         if self.has_value:
             shapes |= self._linear("value_head", last, self.num_atoms)
         if self.has_log_std:
-            shapes["log_std"] = (self.actions.width,)
+            shapes["log_std"] = (self.actions.numbers,)
         return shapes
+
+    @property
+    def loosely(self) -> bool:
+        """Whether ordinary numbers of observations that are normalised stay as they are."""
+        return self.normalize_observations == "loosely"
 
     @cached_property
     def buffer_shapes(self) -> dict[str, Shape]:

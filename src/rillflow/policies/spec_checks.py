@@ -31,16 +31,17 @@ def check_choices(spec: PolicySpec) -> None:
         "model": ("mlp", "cnn", "lstm"),
         "head": ("actor_critic", "categorical", "q", "squashed_gaussian", "deterministic"),
         "channels": CHANNELS,
+        "normalize_observations": (False, True, "loosely"),
     }
     for name, valid in choices.items():
         found = getattr(spec, name)
         if found in valid or (name == "model" and callable(found)):
             continue
-        near = get_close_matches(str(found), valid, 1)
+        near = get_close_matches(str(found), [str(one) for one in valid], 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         if name == "model" and not isinstance(found, str):
             hint = ", or a function that takes the spec and returns a torch.nn.Module"
-        raise BuildError(f"{name} must be one of {', '.join(valid)}, got {found!r}{hint}")
+        raise BuildError(f"{name} must be one of {', '.join(map(str, valid))}, got {found!r}{hint}")
     check_memory(spec)
 
 

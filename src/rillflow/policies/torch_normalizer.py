@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rillflow.errors import BuildError
-from rillflow.policies.normalizer import CLIP, EPSILON, Moments
+from rillflow.policies.normalizer import CLIP, EPSILON, LEAST, MOST, Moments
+
+if TYPE_CHECKING:
+    from rillflow.policies.spec import PolicySpec
 
 
 class TorchNormalizer(nn.Module):
@@ -19,16 +22,21 @@ class TorchNormalizer(nn.Module):
     variance: Tensor
     count: Tensor
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], loosely: bool = False) -> None:
         super().__init__()
+        self._loosely = loosely
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
 
     def forward(self, obs: Tensor) -> Tensor:
         """Observations [..., *shape], normalised."""
-        factor = (1 / torch.sqrt(self.variance + EPSILON)).float()
-        return ((obs.float() - self.mean.float()) * factor).clamp(-CLIP, CLIP)
+        middle, deviation = self.mean, torch.sqrt(self.variance + EPSILON)
+        factor = 1 / deviation
+        if self._loosely:  # as `normalizer.seen_by`
+            factor = deviation.clamp(LEAST, MOST) / deviation
+            middle = middle - (middle * factor).clamp(-MOST, MOST) / factor
+        return ((obs.float() - middle.float()) * factor.float()).clamp(-CLIP, CLIP)
 
     @property
     def moments(self) -> Moments:
@@ -43,7 +51,7 @@ class TorchNormalizer(nn.Module):
             own.copy_(torch.from_numpy(np.asarray(new, np.float64)))
 
 
-def normalize_before(model: nn.Module, shape: tuple[int, ...], *, called: bool = True) -> None:
+def normalize_before(model: nn.Module, spec: PolicySpec, *, called: bool = True) -> None:
     """Give a network a normaliser, through which its observations go whenever it is called.
 
     Not `called` there, it is for whoever calls the network to do it.
@@ -53,7 +61,7 @@ def normalize_before(model: nn.Module, shape: tuple[int, ...], *, called: bool =
             f"{type(model).__name__} has a `normalizer` of its own: with normalize_observations="
             "True that name is the library's. Call yours otherwise, or leave the setting out."
         )
-    model.normalizer = TorchNormalizer(shape)
+    model.normalizer = TorchNormalizer(spec.observation_shape, spec.loosely)
     if called:
         model.register_forward_pre_hook(_normalized)
 

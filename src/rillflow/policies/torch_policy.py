@@ -175,26 +175,28 @@ class TorchPolicy:
             rng: where the randomness comes from; the policy's own by default.
         """
         with torch.no_grad(), self._noise_of_a_step(rng):
-            return self._sample(self.outputs(obs), epsilon, rng)
+            return self._sample(self._to_act(obs), epsilon, rng)
 
     def act_and_value(
         self, obs: Array, epsilon: float | Floats = 0.0
     ) -> tuple[Array, Floats, Floats]:
         """As `act`, of a network of q values; also the values of all actions [B, actions]."""
+        self._require("q", "act_and_value")
         with torch.no_grad(), self._noise_of_a_step():
-            values = self.q_values(obs)
+            values = self._to_act(obs)
             return *self._sample(values, epsilon, None), values.cpu().numpy()
 
     def action_values(self, obs: Array) -> Floats:
         """The q values of all actions [B, actions], without gradients."""
+        self._require("q", "action_values")
         with torch.no_grad():
-            values: Floats = self.q_values(obs).cpu().numpy()
+            values: Floats = self._to_act(obs).cpu().numpy()
         return values
 
     def greedy(self, obs: Array) -> Array:
         """The most likely (or highest-valued) actions for observations [B, ...]."""
         with torch.no_grad():
-            return self._sampler.greedy(_columns(self.outputs(obs)))
+            return self._sampler.greedy(_columns(self._to_act(obs)))
 
     def act_recurrent(
         self,
@@ -206,20 +208,20 @@ class TorchPolicy:
     ) -> tuple[Array, Floats, Floats]:
         """As `act`, for one step [B, ...] of a policy that remembers; also the new state."""
         with torch.no_grad():
-            outputs, *_, after = self._call_recurrent(obs[None], state, starts[None])
-            return *self._sample(outputs[0], epsilon, rng), after.cpu().numpy()
+            outputs, after = self._to_act_recurrent(obs, state, starts)
+            return *self._sample(outputs, epsilon, rng), after.cpu().numpy()
 
     def greedy_recurrent(self, obs: Array, state: Array, starts: Array) -> tuple[Array, Floats]:
         """As `greedy`, for one step [B, ...] of a policy that remembers; also the new state."""
         with torch.no_grad():
-            outputs, *_, after = self._call_recurrent(obs[None], state, starts[None])
-            return self._sampler.greedy(_columns(outputs[0])), after.cpu().numpy()
+            outputs, after = self._to_act_recurrent(obs, state, starts)
+            return self._sampler.greedy(_columns(outputs)), after.cpu().numpy()
 
     def outputs_recurrent(self, obs: Array, state: Array, starts: Array) -> tuple[Floats, Floats]:
         """Logits, means or q values [B, width] of one step, and the new state."""
         with torch.no_grad():
-            outputs, *_, after = self._call_recurrent(obs[None], state, starts[None])
-            return outputs[0].cpu().numpy(), after.cpu().numpy()
+            outputs, after = self._to_act_recurrent(obs, state, starts)
+            return outputs.cpu().numpy(), after.cpu().numpy()
 
     def initial_state(self, batch: int) -> Floats:
         """The state before the first step, [B, *spec.state_shape]."""
@@ -255,6 +257,15 @@ class TorchPolicy:
         self.rng.bit_generator.state = state["rng"]
 
     # inside
+
+    def _to_act(self, obs: Array) -> Tensor:
+        """Outputs [B, width] for observations that are to be acted on."""
+        return self.outputs(obs)
+
+    def _to_act_recurrent(self, obs: Array, state: Array, starts: Array) -> tuple[Tensor, Tensor]:
+        """The same for one step of a policy that remembers, and the state after it."""
+        outputs, *_, after = self._call_recurrent(obs[None], state, starts[None])
+        return outputs[0], after
 
     @contextmanager
     def _noise_of_a_step(self, rng: np.random.Generator | None = None) -> Iterator[None]:
@@ -303,9 +314,12 @@ class TorchPolicy:
     def _sample(
         self, outputs: Tensor, epsilon: float | Floats, rng: np.random.Generator | None
     ) -> tuple[Array, Floats]:
+        return self._sampler.sample(_columns(outputs), self._stds(), rng or self.rng, epsilon)
+
+    def _stds(self) -> Floats | None:
+        """The logarithms of a Gaussian's widths, as acting needs them."""
         log_std = self.log_std
-        stds = None if log_std is None else log_std.detach().cpu().numpy()
-        return self._sampler.sample(_columns(outputs), stds, rng or self.rng, epsilon)
+        return None if log_std is None else log_std.detach().cpu().numpy()
 
     def _rows(self, obs: Data) -> tuple[Tensor, torch.Size]:
         return as_rows(self.spec, self._tensor(obs))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.envs.layout import MASK, named
+from rillflow.envs.mixed_box import MixedBox
 from rillflow.policies.action_masks import RULED_OUT
 from rillflow.policies.image_scale import PixelScale, pixel_scale
 from rillflow.policies.normalizer import CLIP, Normalizer, moments_in
@@ -36,12 +37,15 @@ def output_name(spec: PolicySpec) -> str:
         return "q_values"
     if spec.bounded:
         return "outputs"
-    return "mean" if spec.actions.kind == "continuous" else "logits"
+    names = {"continuous": "mean", "mixed": "logits_and_mean"}
+    return names.get(spec.actions.kind, "logits")
 
 
 def bounds(spec: PolicySpec) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The lowest and the highest action of a continuous space, [*shape]."""
+    """The lowest and the highest of the continuous numbers of an action, [*shape]."""
     space: Any = spec.action_space
+    if isinstance(space, MixedBox):
+        return space.bounds
     return np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
 
 
@@ -123,7 +127,7 @@ class _Graph:
         return x
 
     def _normalized(self, x: str) -> str:
-        seen = Normalizer(moments_in(self.weights))
+        seen = Normalizer(moments_in(self.weights), self.spec.loosely)
         size = self.spec.observation_size  # behind the numbers there may be a mask
         x = self.node("Sub", x, self.constant("seen_mean", seen.middle[:size]))
         x = self.node("Mul", x, self.constant("seen_factor", seen.factor[:size]))
@@ -210,7 +214,13 @@ class _Graph:
             return
         self._head(features, f"{outputs}_of_all")
         ruled_out = self.constant("ruled_out", RULED_OUT)
-        self.node("Where", MASK, f"{outputs}_of_all", ruled_out, name=outputs)
+        if self.spec.actions.kind != "mixed":
+            self.node("Where", MASK, f"{outputs}_of_all", ruled_out, name=outputs)
+            return
+        logits, means = self._choices_and_numbers(f"{outputs}_of_all")
+        self.node(
+            "Concat", self.node("Where", MASK, logits, ruled_out), means, name=outputs, axis=1
+        )
 
     def _head(self, features: str, name: str) -> None:
         if self.spec.num_atoms > 1:
@@ -242,21 +252,36 @@ class _Graph:
         if actions.kind == "discrete":
             self.node("ArgMax", outputs, name="action", axis=1, keepdims=0)
             return
+        if actions.kind == "mixed":
+            logits, means = self._choices_and_numbers(outputs)
+            indices = self.node("Cast", self._best(logits), to=self.onnx.TensorProto.FLOAT)
+            self.node("Concat", indices, self._clipped(means), name="action", axis=1)
+            return
         shape = self.constant("action_shape", np.array([-1, *actions.shape]))
         if actions.kind == "multidiscrete":
-            parts = self.split(outputs, list(actions.sizes), axis=1)
-            best = [self.node("ArgMax", part, axis=1, keepdims=1) for part in parts]
-            flat = self.node("Concat", *best, axis=1)
-            self.node("Reshape", flat, shape, name="action")
+            self.node("Reshape", self._best(outputs), shape, name="action")
             return
         if self.spec.bounded:
             self._within(outputs, shape)
             return
-        # an environment clips the actions of a policy; whoever deploys it has to do the same
+        self._clipped(self.node("Reshape", outputs, shape), name="action")
+
+    def _choices_and_numbers(self, outputs: str) -> list[str]:
+        """Logits, and what is behind them."""
+        actions = self.spec.actions
+        return self.split(outputs, [sum(actions.choices), actions.numbers], axis=1)
+
+    def _best(self, logits: str) -> str:
+        """Of each part the choice with the highest logit, [N, parts]."""
+        parts = self.split(logits, list(self.spec.actions.choices), axis=1)
+        best = [self.node("ArgMax", part, axis=1, keepdims=1) for part in parts]
+        return self.node("Concat", *best, axis=1)
+
+    def _clipped(self, means: str, name: str | None = None) -> str:
+        """Within the bounds: an environment clips actions, whoever deploys them has to do it."""
         low, high = (self.constant(*pair) for pair in zip(("low", "high"), bounds(self.spec),
                                                           strict=True))  # fmt: skip
-        mean = self.node("Reshape", outputs, shape)
-        self.node("Min", self.node("Max", mean, low), high, name="action")
+        return self.node("Min", self.node("Max", means, low), high, name=name)
 
     def _within(self, outputs: str, shape: str) -> None:
         """The middle action, squeezed into its bounds."""
@@ -275,7 +300,7 @@ class _Graph:
 
     def _action_kind(self) -> int:
         kinds = self.onnx.TensorProto
-        return int(kinds.FLOAT if self.spec.actions.kind == "continuous" else kinds.INT64)
+        return int(kinds.FLOAT if self.spec.actions.numbers else kinds.INT64)
 
     def constant(self, name: str, array: NDArray[Any] | np.generic) -> str:
         # from_array keeps a shape without axes, which ascontiguousarray would not

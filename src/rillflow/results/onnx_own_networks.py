@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rillflow.envs.layout import rebuilt
 from rillflow.errors import BuildError
-from rillflow.policies.action_masks import rule_out
+from rillflow.policies.action_masks import rule_out, with_numbers
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.policies.try_network import wrong
@@ -30,7 +30,7 @@ class Acting(nn.Module):
     def __init__(self, spec: PolicySpec, model: nn.Module) -> None:
         super().__init__()
         self.spec, self.model = spec, model
-        if spec.actions.kind == "continuous":
+        if spec.actions.numbers:
             parts = spec.action_scale if spec.bounded else bounds(spec)
             for name, bound in zip(("middle", "half") if spec.bounded else ("low", "high"), parts,
                                    strict=True):  # fmt: skip
@@ -42,7 +42,7 @@ class Acting(nn.Module):
         parts = list(given)
         remembered = [parts.pop(), parts.pop()][::-1] if self.spec.recurrent else []
         if self.spec.masked:
-            mask = parts.pop()
+            mask = with_numbers(self.spec, parts.pop())
         if not remembered:
             results = self.model(self._observation(parts))
             outputs: Tensor = results if isinstance(results, Tensor) else results[0]
@@ -94,15 +94,24 @@ class Acting(nn.Module):
         if actions.kind == "discrete":
             return outputs.argmax(1)
         if actions.kind == "multidiscrete":
-            parts = torch.split_with_sizes(outputs, actions.sizes, 1)
-            best = torch.stack([part.argmax(1) for part in parts], 1)
-            return best.reshape(-1, *actions.shape)
+            return self._best(outputs).reshape(-1, *actions.shape)
+        if actions.kind == "mixed":
+            width = sum(actions.choices)
+            best = self._best(outputs[:, :width]).float()
+            return torch.cat([best, self._clipped(outputs[:, width:])], 1)
         if self.spec.bounded:
             squeezed = torch.tanh(outputs[:, : actions.width])
             within = self.get_buffer("middle") + self.get_buffer("half") * squeezed
             return within.reshape(-1, *actions.shape)
+        return self._clipped(outputs.reshape(-1, *actions.shape))
+
+    def _best(self, logits: Tensor) -> Tensor:
+        parts = torch.split_with_sizes(logits, self.spec.actions.choices, 1)
+        return torch.stack([part.argmax(1) for part in parts], 1)
+
+    def _clipped(self, means: Tensor) -> Tensor:
         low, high = self.get_buffer("low"), self.get_buffer("high")
-        return torch.minimum(torch.maximum(outputs.reshape(-1, *actions.shape), low), high)
+        return torch.minimum(torch.maximum(means, low), high)
 
 
 def trace(spec: PolicySpec, weights: Weights) -> Any:

@@ -76,11 +76,16 @@ def _compare(spec: PolicySpec, found: Arrays, outputs: Any, actions: NDArray[Any
     name = output_name(spec)
     _require(_near(found[name], outputs), name, found[name], outputs)
     action = found["action"]
-    if spec.actions.kind == "continuous":
-        low, high = bounds(spec)
-        actions = np.clip(actions, low, high)
-        _require(_near(action, actions), "action", action, actions)
-        return
+    if spec.actions.numbers:
+        first = len(spec.actions.choices) if spec.actions.kind == "mixed" else 0
+        own, numbers = actions, action
+        if first:
+            own, numbers = actions[:, first:], action[:, first:]
+        own = np.clip(own, *bounds(spec))
+        _require(_near(numbers, own), "action", action, actions)
+        if not first:
+            return
+        action, actions = (part[:, :first].astype(np.int64) for part in (action, actions))
     same = action.shape == actions.shape
     if same and (action != actions).any():
         # a tie that rounding decides: the action taken must be as good as the policy's own
@@ -91,7 +96,7 @@ def _compare(spec: PolicySpec, found: Arrays, outputs: Any, actions: NDArray[Any
 def _as_good(spec: PolicySpec, outputs: Any, action: NDArray[Any], own: NDArray[Any]) -> bool:
     begin, rows = 0, np.arange(len(outputs))
     pairs = zip(action.reshape(len(rows), -1).T, own.reshape(len(rows), -1).T, strict=True)
-    for size, (taken, best) in zip(spec.actions.sizes, pairs, strict=True):
+    for size, (taken, best) in zip(spec.actions.choices, pairs, strict=True):
         part = outputs[:, begin : begin + size]
         if not _near(part[rows, taken], part[rows, best]):
             return False

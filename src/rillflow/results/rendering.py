@@ -83,7 +83,8 @@ class RenderedAtari(Rendered):
         step, clipped = super().step(actions)
         self._frame, rewards, terminated, *_ = self._shown.step(self.envs.to_env_actions(actions))
         reward = float(rewards[0])
-        if bool(terminated[0]) != bool(step.terminated[0]) or np.clip(reward, -1, 1) != clipped:
+        same = clipped in (reward, float(np.clip(reward, -1, 1)))
+        if bool(terminated[0]) != bool(step.terminated[0]) or not same:
             raise RunError(f"record: two games of {self.envs.name!r} with the same seed differ.")
         return step, reward
 
@@ -160,12 +161,13 @@ def _takes(factory: Callable[..., Any], name: str) -> bool:
 
 
 def _atari(trained: Trained, env_id: str, seed: int, config: dict[str, Any]) -> Rendered:
-    from rillflow.envs.atari_preprocessing import STANDARD, make_atari
+    from rillflow.envs.atari_options import atari_options
+    from rillflow.envs.atari_preprocessing import make_atari
 
     envs = open_envs(trained, env_id, 1, seed, config)
     whole = {"img_height": 210, "img_width": 160, "grayscale": False, "stack_num": 1}
     shown = make_atari(env_id, 1, {**config, **whole})
-    skipped = {**STANDARD, **config}["frameskip"]
+    skipped = atari_options(env_id, config)["frameskip"]
     return RenderedAtari(envs, shown, seed & 0x3FFFFFFF, _ATARI_FRAMES / skipped)
 
 

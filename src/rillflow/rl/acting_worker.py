@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from rillflow.experience.batch import Array, SampleBatch
+from rillflow.learning.acting_device import device_of
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.make_learner import make_learner
-from rillflow.policies.make import make_actor
+from rillflow.policies.make import make_actor, pop_notes_of
 from rillflow.policies.spec import PolicySpec
 from rillflow.types import ActorInfo
 
@@ -18,14 +19,17 @@ T = TypeVar("T")
 class ActingWorker:
     """Holds a copy of the policy, and a learner once somebody asks for gradients.
 
-    Acting uses the NumPy policy where there is one, so that a worker need not import torch.
+    Acting uses the NumPy policy where there is one, so that a worker need not import torch; or a
+    CUDA device, of which this process knows nothing before.
     """
 
     def __init__(self, config: AlgorithmConfig, spec: PolicySpec, info: ActorInfo) -> None:
         self.config = config
         self.spec = spec
         self.info = info
-        self.policy: Any = make_actor(spec, info.seed)
+        device, note = device_of(spec, config, info.engine, info.index)
+        self.policy: Any = make_actor(spec, info.seed, device)
+        self._notes = [note] if note else []
         self.weights: Mapping[str, Array] = {}
         """all that were sent, also those that acting does not need"""
         self.learner: Any = None
@@ -63,6 +67,11 @@ class ActingWorker:
     def steps_of_all(self) -> int:
         """Steps that all workers have made, as far as one of them can tell: for schedules."""
         return 0
+
+    def pop_notes(self) -> list[str]:
+        """What a person should know of how this worker acts, once."""
+        notes, self._notes = [*self._notes, *pop_notes_of(self.policy)], []
+        return notes
 
     def next_turn(self) -> int:
         """The number of the next task, for `ParallelTasks`."""

@@ -25,6 +25,7 @@ from rillflow.graph.context import Operator
 from rillflow.graph.handles import Actors, Handle
 from rillflow.graph.node import Node
 from rillflow.images import Channels
+from rillflow.learning.acting_device import resources
 from rillflow.learning.config import AlgorithmConfig, refused
 from rillflow.learning.fields import type_problems
 from rillflow.learning.schedules import require_goal, scheduled, with_values
@@ -146,11 +147,18 @@ class MultiAgentWorkers(Handle):
             specs,
             name="worker",
             placement=placement_of(config.num_workers),
+            resources=resources(*settings.values()),
         )
         self.uid = self.actors.uid
         self.policies = {
             name: PolicyWorkers(name, settings[name], specs[name], self.actors) for name in settings
         }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of how they act."""
+        found = [(name, note) for name, one in self.policies.items() for note in one.notes]
+        return tuple(f"policy {name!r}: {note}" for name, note in found)
 
     def training(self, stream: Stream[Any]) -> PolicyWorkers:
         """The workers as a plan on this stream sees them: with the one policy it selects."""

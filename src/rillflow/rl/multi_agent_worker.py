@@ -12,10 +12,11 @@ from rillflow.envs.multiagent_mapping import make_multi_agent_envs
 from rillflow.experience.batch import Array, MultiAgentBatch
 from rillflow.experience.running_return import RunningReturn
 from rillflow.experience.waiting_steps import WaitingSteps
+from rillflow.learning.acting_device import device_of
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.schedules import Scheduled
 from rillflow.policies.exploration_schedules import Place
-from rillflow.policies.make import make_actor
+from rillflow.policies.make import make_actor, pop_notes_of
 from rillflow.policies.remembering import Remembering
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.burn_in import BurnIn
@@ -53,9 +54,12 @@ class MultiAgentWorker:
             self.envs.mend()
         self._info_metrics = shared.info_metrics
         self.envs.want_infos(self._info_metrics)
-        self.policies = {
-            name: make_actor(spec, info.seed + i) for i, (name, spec) in enumerate(specs.items())
-        }
+        self.policies: dict[str, Any] = {}
+        self._notes: list[str] = []
+        for i, (name, spec) in enumerate(specs.items()):
+            device, note = device_of(spec, settings[name], info.engine, info.index)
+            self.policies[name] = make_actor(spec, info.seed + i, device)
+            self._notes += [f"policy {name!r} {note}"] if note else []
         self.limits = Limits(next(iter(settings.values())), info)
         self._step = self.limits.timed(self.envs.step)
         self.obs: Mapping[str, Array] = self.envs.reset()
@@ -153,6 +157,9 @@ class MultiAgentWorker:
         if self._info_metrics:
             told["infos"], notes = self.envs.pop_infos()
             tell_once(told, notes, self.info)
+        own, self._notes = self._notes, []
+        own += [note for policy in self.policies.values() for note in pop_notes_of(policy)]
+        tell_once(told, own, self.info)
         return told
 
     def get_state(self) -> dict[str, Any]:

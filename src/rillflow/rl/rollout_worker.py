@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rillflow.envs.make import make_envs
+from rillflow.envs.stacking import stacked_in
 from rillflow.envs.vector import Envs
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.experience.fragment_writer import FragmentWriter
@@ -37,8 +39,10 @@ class RolloutWorker(ActingWorker):
             config.env,
             config.num_envs_per_worker,
             seed=info.seed,
+            threads=_own_cores(config),
             **config.env_settings,
         )
+        self.envs.lives_end = True
         if config.on_failure != "raise":
             self.envs.mend()
         self.envs.want_infos(config.info_metrics)
@@ -56,7 +60,8 @@ class RolloutWorker(ActingWorker):
         self.starts: Array = np.ones(self.envs.num_envs, bool)
         """where `obs` is the first of an episode"""
         remembers = self.remembering is not None  # sequences, whose losses look along them
-        self.waiting = WaitingSteps(1 if remembers else getattr(config, "n_step", 1))
+        n_step = 1 if remembers else getattr(config, "n_step", 1)
+        self.waiting = WaitingSteps(n_step, 1 if self.burn_in else stacked_in(self.envs))
         self.steps = 0
         self.seconds = {"policy": 0.0, "environments": 0.0}
         """since the last answer, in acting and in stepping the environments"""
@@ -126,8 +131,10 @@ class RolloutWorker(ActingWorker):
         for having ended early. Rewards are as the algorithm sees them.
         """
         returns: list[float] = []
+        self.envs.lives_end = False
         while len(returns) < episodes:
             returns += self._one_episode_each(greedy)
+        self.envs.lives_end = True
         self.obs = self.envs.reset()
         self.waiting.cut()
         self.starts = np.ones(self.envs.num_envs, bool)
@@ -164,6 +171,7 @@ class RolloutWorker(ActingWorker):
         if self.config.info_metrics:
             told["infos"], notes = self.envs.pop_infos()
             tell_once(told, notes, self.info)
+        tell_once(told, self.pop_notes(), self.info)
         return told
 
     def get_state(self) -> dict[str, Any]:
@@ -225,6 +233,11 @@ def tell_once(told: dict[str, Any], notes: list[str], info: ActorInfo) -> None:
     """Add what the user should know of the infos; all workers would say the same."""
     if notes and info.index == 0:
         told["notes"] = [*told.get("notes", ()), *notes]
+
+
+def _own_cores(config: AlgorithmConfig) -> int:
+    """Threads for a worker's native environments: its share of the cores of this machine."""
+    return max(1, len(os.sched_getaffinity(0)) // max(1, config.num_workers))
 
 
 def _came_late(config: AlgorithmConfig, info: ActorInfo) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 from rillflow.errors import BuildError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.graph.handles import Actors, Handle
+from rillflow.learning.acting_device import resources, told
 from rillflow.learning.config import AlgorithmConfig, replaced
 from rillflow.learning.results import DEFAULT_POLICY
 from rillflow.learning.schedules import require_goal
@@ -70,6 +71,7 @@ class Workers(Handle):
             self.spec,
             name="worker",
             placement=placement_of(self.config.num_workers),
+            resources=resources(self.config),
         )
 
     def _aggregators(self, count: int, aggregators: int) -> Actors:
@@ -113,6 +115,11 @@ class Workers(Handle):
     def training(self, stream: Stream[Any]) -> Workers:
         """The workers as a plan on this stream sees them: with the one policy it trains."""
         return self
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of how they act."""
+        return tuple(filter(None, [told(self.spec, self.config)]))
 
     def local_worker(self) -> Workers:
         """The policy that is trained, in the driver: what the paper's `LearnerThread` is given."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
+from rillflow.learning.acting_device import require_devices
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.devices import learner_devices
 from rillflow.learning.schedules import over_run
@@ -66,6 +67,7 @@ class Job:
     def build(self) -> Built:
         """The workers and the flow; nothing is started."""
         learner_devices(self.config.num_gpus)  # what is missing is told before workers start
+        require_devices(self.config, self.engine_name)
         workers: Workers | MultiAgentWorkers
         config = over_run(self.config, self.until)
         if self.agents is None:

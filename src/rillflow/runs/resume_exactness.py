@@ -37,7 +37,8 @@ def exactness(job: Job, flow: Any, began_on: str = "sim", began_with: int | None
     repeats = job.engine_name == began_on == "sim" or is_synchronous(flow)
     repeats = repeats and began_with in (None, job.config.num_workers)
     # sums on a GPU are in the order of its threads
-    return "exact" if repeats and not job.config.num_gpus else "timing"
+    gpus = job.config.num_gpus or job.config.num_gpus_per_worker
+    return "exact" if repeats and not gpus else "timing"
 
 
 def envs_are_exact(job: Job) -> bool:

@@ -93,8 +93,17 @@ class Supervision:
             fleet.errors.append(error)
 
     def _reaction(self, actor: Actor, failure: UserFailure) -> str:
-        """What the policy says of an exception; a mistake is raised at once."""
-        return "raise" if _is_mistake(actor, failure) else actor.policy.on_error
+        """What the policy says of an exception; a mistake is raised at once.
+
+        Who has lost its GPU is as good as lost: to ask it again would not help, nor would a new
+        actor in the same process.
+        """
+        if _is_mistake(actor, failure):
+            return "raise"
+        if failure.type_name == "DeviceLost":
+            here = actor.inline or self.fleet.engine.actors_in_driver
+            return "raise" if here else actor.policy.on_lost
+        return actor.policy.on_error
 
     def _recycle(self, actor: Actor, failure: UserFailure, settle: Callable[[], None]) -> None:
         """The actor asks to be made anew: that is no failure, and no limit counts it."""

@@ -9,6 +9,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector.utils import batch_space
 
+from rillflow.datasets.rows import flat_actions
+from rillflow.envs.mixed_box import MixedBox
 from rillflow.envs.spaces import actions_of
 from rillflow.errors import BuildError
 
@@ -62,9 +64,40 @@ def test_one_part_alone_is_what_it_would_be_without_the_dict(space: Any, flat: A
     assert actions_of(space, "x").space == flat
 
 
-def test_choices_and_numbers_together_are_refused_with_a_way_out() -> None:
-    with pytest.raises(BuildError, match=r"'x'.*mixes choices and continuous.*ActionWrapper"):
-        actions_of(Dict({"a": Discrete(2), "b": UNIT}), "x")
+MIXED = Dict(
+    {"a": UNIT, "b": Tuple((Discrete(3, start=5), Box(0, 9, (), np.float64))), "c": MultiBinary(2)}
+)
+
+
+def test_choices_and_numbers_together_are_a_mixed_box_choices_first() -> None:
+    actions = actions_of(MIXED, "x")
+    assert actions.space == MixedBox([3, 2, 2], [-1, -1, 0], [1, 1, 9])
+    taken = actions.to_env(np.array([[2, 0, 1, 0.5, -2, 12]], np.float32))
+    np.testing.assert_array_equal(taken["a"], [[0.5, -1]])
+    np.testing.assert_array_equal(taken["b"][0], [7])
+    np.testing.assert_array_equal(taken["b"][1], [9.0])
+    np.testing.assert_array_equal(taken["c"], [[0, 1]])
+    batched = batch_space(MIXED, 1)
+    assert batched.contains(_cast(batched, taken)), taken
+
+
+def test_actions_of_a_dataset_come_back_as_a_policy_gives_them() -> None:
+    """However deep the parts are: whatever `to_env` makes, `flat_actions` takes apart."""
+    flat = np.array([[2, 0, 1, 0.5, -1, 4], [0, 1, 1, 0, 1, 9]], np.float32)
+    taken = actions_of(MIXED, "x").to_env(flat)
+    found = flat_actions(MIXED, taken)
+    np.testing.assert_array_equal(found, flat)
+    assert found.dtype == np.float32
+
+
+def test_a_mixed_box_is_no_box_of_the_same_bounds() -> None:
+    mixed = MixedBox([2], [0], [1])
+    assert mixed != Box(np.zeros(2, np.float32), np.ones(2, np.float32))
+    assert Box(np.zeros(2, np.float32), np.ones(2, np.float32)) != mixed
+    assert mixed != MixedBox([2, 2], [], [])
+    mixed.seed(0)
+    drawn = {float(mixed.sample()[0]) for _ in range(20)}
+    assert drawn == {0.0, 1.0}
 
 
 def test_nothing_to_act_with_is_refused() -> None:

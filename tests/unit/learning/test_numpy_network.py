@@ -9,6 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from rillflow.envs.mixed_box import MixedBox
 from rillflow.errors import RunError
 from rillflow.learning.numpy_module import NumpyModule
 from rillflow.learning.numpy_network import Network
@@ -22,6 +23,7 @@ ACTIONS = {
     "discrete": spaces.Discrete(3),
     "multidiscrete": spaces.MultiDiscrete([2, 4]),
     "continuous": spaces.Box(-1, 1, (2,), np.float32),
+    "mixed": MixedBox([2, 3], [-1, -1], [1, 1]),
 }
 
 

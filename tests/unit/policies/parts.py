@@ -9,6 +9,7 @@ from gymnasium import spaces
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from rillflow.envs.mixed_box import MixedBox
 from rillflow.policies.spec import PolicySpec
 
 few = settings(max_examples=40, deadline=None)
@@ -18,6 +19,7 @@ IMAGE = spaces.Box(0, 255, (4, 36, 40), np.uint8)
 TWO = spaces.Discrete(2)
 SEVERAL = spaces.MultiDiscrete([2, 3, 4])
 CONTINUOUS = spaces.Box(-2, 2, (3,), np.float32)
+MIXED = MixedBox([2, 3], [-1.0, -2.0], [1.0, 2.0])
 
 
 def make_spec(observations: Any = VECTOR, actions: Any = TWO, **choices: Any) -> PolicySpec:
@@ -37,9 +39,14 @@ def mlp_specs(draw: st.DrawFn, head: str | None = None) -> PolicySpec:
     several = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(spaces.MultiDiscrete)
     atoms = head == "q" and draw(st.booleans())
     boxes = st.integers(1, 4).map(lambda n: spaces.Box(-1, 1, (n,), np.float32))
+    mixed = several.flatmap(
+        lambda choices: boxes.map(
+            lambda box: MixedBox([int(n) for n in choices.nvec], box.low, box.high)
+        )
+    )
     return make_spec(
         spaces.Box(-4, 12, shape, np.float32),
-        draw(discrete if head == "q" else discrete | several | boxes),
+        draw(discrete if head == "q" else discrete | several | boxes | mixed),
         hidden=tuple(draw(st.lists(st.integers(1, 33), max_size=3))),
         activation=draw(st.sampled_from(["tanh", "relu"])),
         head=head,

@@ -11,7 +11,8 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from rillflow.envs.layout import Structured
-from rillflow.envs.spaces import observations_of
+from rillflow.envs.mixed_box import MixedBox
+from rillflow.envs.spaces import choices_of, observations_of
 from rillflow.learning.numpy_network import Network
 from rillflow.learning.tape import Tape
 from rillflow.policies.action_masks import RULED_OUT
@@ -38,8 +39,11 @@ def space(choices: int) -> Structured:
 
 def spec(actions: Any = None, **choices: Any) -> PolicySpec:
     actions = Discrete(4) if actions is None else actions
-    width = int(np.sum(getattr(actions, "nvec", actions.n if hasattr(actions, "n") else 0)))
-    known = {"observation_space": space(width), "action_space": actions, "hidden": (3,)}
+    known = {
+        "observation_space": space(sum(choices_of(actions))),
+        "action_space": actions,
+        "hidden": (3,),
+    }
     return PolicySpec(**{**known, **choices})
 
 
@@ -222,3 +226,44 @@ def test_a_users_update_can_ask_for_the_mask() -> None:
 def test_policies_with_masks_do_what_is_promised(choices: dict[str, Any]) -> None:
     exercise(spec(**choices))
     assert make_actor(spec(**choices)).spec.masked
+
+
+def test_numbers_beside_choices_are_never_forbidden() -> None:
+    """A mask of mixed actions is one of their choices: drawn, greedy and evaluated alike."""
+    actions = MixedBox([2, 2], [-1.0], [1.0])
+    known = spec(actions)
+    numpy, torch_ = NumpyPolicy(known), TorchPolicy(known)
+    torch_.set_weights(numpy.get_weights() | torch_.get_weights())
+    numpy.set_weights(torch_.get_weights())
+    mask = np.tile(np.array([0, 1, 1, 0], np.float32), (50, 1))
+    obs = np.concatenate([np.ones((50, 2), np.float32), mask], 1)
+    for policy in (numpy, torch_):
+        drawn, logp = policy.act(obs)
+        assert drawn[:, :2].tolist() == [[1, 0]] * 50
+        assert len(np.unique(drawn[:, 2])) == 50
+        evaluated = torch_.evaluate(obs, drawn)[0].detach().numpy()
+        np.testing.assert_allclose(logp, evaluated, rtol=1e-5, atol=1e-5)
+        assert policy.greedy(obs)[:, :2].tolist() == [[1, 0]] * 50
+    chosen = random_actions(known, 50, np.random.default_rng(0), numpy.action_mask(obs))
+    assert chosen[:, :2].tolist() == [[1, 0]] * 50
+    assert np.abs(chosen[:, 2]).max() <= 1
+
+
+def test_a_mask_reaches_gradients_of_mixed_actions_in_both_frameworks() -> None:
+    known = spec(MixedBox([2, 2], [-1.0], [1.0]))
+    network, policy = Network(known), TorchPolicy(known)
+    network.set_weights(policy.get_weights())
+    mask = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], np.float32)
+    obs = np.concatenate([SEEN[:2], mask], 1)
+    taken = np.array([[0, 1, 0.4], [1, 0, -0.9]], np.float32)
+    network.tape = Tape()
+    logp, entropy, _ = network.evaluate(obs, taken)
+    network.begin(True)
+    network.tape.backward((logp + entropy * 0.5).sum())
+    network.end()
+    in_torch = policy.evaluate(obs, taken)
+    (in_torch[0] + 0.5 * in_torch[1]).sum().backward()
+    for name, parameter in policy.model.named_parameters():
+        found = network.gradients[name]
+        expected = np.zeros_like(found) if parameter.grad is None else parameter.grad.numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)

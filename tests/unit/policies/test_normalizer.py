@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +15,16 @@ from hypothesis import strategies as st
 from rillflow.errors import BuildError
 from rillflow.policies.fitting import check_fit
 from rillflow.policies.make import first_weights, make_actor
-from rillflow.policies.normalizer import Moments, Normalizer, as_buffers, moments_in
+from rillflow.policies.normalizer import (
+    LEAST,
+    MOST,
+    Moments,
+    Normalizer,
+    as_buffers,
+    moments_in,
+    seen_by,
+)
+from rillflow.policies.saved import load_policy, save_policy
 from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_normalizer import TorchNormalizer
 from rillflow.policies.torch_policy import TorchPolicy
@@ -62,6 +74,57 @@ def test_normalised_observations_by_hand() -> None:
     in_torch.set(moments)
     np.testing.assert_allclose(in_torch(torch.from_numpy(rows)), expected, rtol=1e-6)
     assert in_torch.moments.count == 3.0
+
+
+def test_loosely_only_what_is_far_from_ordinary_moves() -> None:
+    """Ordinary, far from 0, wide, narrow, and constant: mean and deviation as they are seen."""
+    mean = np.array([1.2, 1000.0, -40.0, 0.0, 7.0])
+    deviation = np.array([0.4, 2.0, 30.0, 1e-2, 0.0])
+    moments = Moments(mean, deviation**2, 50.0)
+    in_numpy, in_torch = Normalizer(moments, loosely=True), TorchNormalizer((5,), loosely=True)
+    in_torch.set(moments)
+    rows = np.stack([mean, mean + deviation]).astype(np.float32)
+    for found in (in_numpy(rows), in_torch(torch.from_numpy(rows)).numpy()):
+        np.testing.assert_allclose(found[0], [1.2, 3.0, -3.0, 0.0, 3.0], rtol=1e-4, atol=1e-4)
+        apart = found[1] - found[0]
+        np.testing.assert_allclose(apart, [0.4, 2.0, 3.0, 0.3, 0.0], rtol=1e-3, atol=1e-4)
+    ordinary = Normalizer(Moments(np.array([2.9, -1]), np.array([0.1, 8.0]), 5.0), loosely=True)
+    assert (ordinary.middle.tolist(), ordinary.factor.tolist()) == ([0.0, 0.0], [1.0, 1.0])
+
+
+@given(st.integers(0, 2**32))
+def test_loosely_seen_numbers_are_of_ordinary_size(seed: int) -> None:
+    """Whatever the mean and the deviation are, what is seen of them lies between the ends."""
+    rng = np.random.default_rng(seed)
+    mean, deviation = (
+        rng.standard_normal(9) * 10.0 ** rng.integers(-6, 6, 9),
+        10.0 ** rng.uniform(-2, 6, 9),
+    )
+    middle, factor = seen_by(Moments(mean, deviation**2, 3.0), loosely=True)
+    assert (np.abs((mean - middle) * factor) <= MOST * (1 + 1e-6)).all()
+    assert ((deviation * factor >= LEAST * (1 - 1e-3)) & (deviation * factor <= MOST * 1.001)).all()
+
+
+def test_a_policy_that_normalises_loosely_is_saved_as_such(tmp_path: Path) -> None:
+    spec = make_spec(HALF_BOUNDED, normalize_observations="loosely")
+    save_policy(tmp_path / "p.npz", spec, seen(spec), {})
+    found, weights, _ = load_policy(tmp_path / "p.npz")
+    assert found == spec
+    obs = 500 + 100 * np.random.default_rng(0).standard_normal((7, *spec.observation_shape))
+    outputs = []
+    for one, known in ((found, weights), (spec, seen(spec))):
+        actor = make_actor(one)
+        actor.set_weights(known)
+        outputs.append(actor.outputs(obs))
+    np.testing.assert_array_equal(*outputs)
+    strictly = make_actor(make_spec(HALF_BOUNDED, normalize_observations=True))
+    strictly.set_weights(weights)
+    assert not np.allclose(strictly.outputs(obs), outputs[0])
+
+
+def test_another_word_for_it_is_refused() -> None:
+    with pytest.raises(BuildError, match="False, True, loosely, got 'loose'; did you mean 'loose"):
+        make_spec(HALF_BOUNDED, normalize_observations="loose")
 
 
 @pytest.mark.parametrize("model", ["mlp", "lstm"])
@@ -114,10 +177,11 @@ def test_a_normalised_network_can_be_exercised(model: str) -> None:
     )
 
 
+@pytest.mark.parametrize("how", [True, "loosely"])
 @pytest.mark.parametrize("head", ["actor_critic", "q"])
-def test_numpy_and_torch_see_the_same(head: str) -> None:
+def test_numpy_and_torch_see_the_same(head: str, how: Any) -> None:
     space = Box(-np.inf, np.inf, (2, 3), np.float64)
-    spec = make_spec(space, head=head, normalize_observations=True)
+    spec = make_spec(space, head=head, normalize_observations=how)
     weights = seen(spec)
     fast, slow = make_actor(spec), TorchPolicy(spec)
     fast.set_weights(weights)
@@ -127,7 +191,7 @@ def test_numpy_and_torch_see_the_same(head: str) -> None:
     np.testing.assert_allclose(fast.outputs(obs), slow.outputs(obs).detach(), atol=1e-5)
     plain = TorchPolicy(make_spec(space, head=head))
     plain.set_weights({n: w for n, w in weights.items() if not n.startswith("normalizer")})
-    by_hand = Normalizer(moments_in(weights))(obs.reshape(9, -1)).reshape(9, 2, 3)
+    by_hand = Normalizer(moments_in(weights), how == "loosely")(obs.reshape(9, -1)).reshape(9, 2, 3)
     np.testing.assert_allclose(slow.outputs(obs).detach(), plain.outputs(by_hand).detach())
     if head == "actor_critic":
         np.testing.assert_allclose(slow.values(obs).detach(), plain.values(by_hand).detach())

@@ -12,6 +12,7 @@ from rillflow.policies.spec import PolicySpec
 from rillflow.policies.torch_policy import TorchPolicy
 from tests.unit.policies.parts import (
     CONTINUOUS,
+    MIXED,
     SEVERAL,
     few,
     make_spec,
@@ -71,7 +72,7 @@ def test_the_same_seed_means_the_same_weights_and_actions(spec: PolicySpec, seed
     np.testing.assert_allclose(numpy.act(obs, 0.5)[0], torch.act(obs, 0.5)[0], **CLOSE)
 
 
-@pytest.mark.parametrize("actions", [SEVERAL, CONTINUOUS])
+@pytest.mark.parametrize("actions", [SEVERAL, CONTINUOUS, MIXED])
 def test_the_critic_is_not_needed_to_act(actions: object) -> None:
     spec = make_spec(actions=actions)
     learner, actor = TorchPolicy(spec, 1), NumpyPolicy(spec, 2)

@@ -98,7 +98,8 @@ def main(arguments: Sequence[str]) -> int:
                     f"{request.algorithm} on {request.env}, engine {job.engine_name}, "
                     f"seed {job.seed}, into {directory}"
                 )
-                lines = title, *request.tuned, *job.config.notes, f"if resumed: {MEANING[level]}"
+                notes = (*request.tuned, *job.config.notes, *built[0].notes)
+                lines = title, *notes, f"if resumed: {MEANING[level]}"
                 return Training(options, job, directory, lines, level, callbacks).run(built)
             finally:
                 if not last_row(directory.metrics):  # it never began: nothing to keep
@@ -165,6 +166,10 @@ class Training:
                 kept = f"what was written is in {self.directory}" if began else "nothing was kept"
                 print(f"stopped; {kept}", file=sys.stderr)
                 return interrupts.exit_code
+            except Exception as error:
+                if self.directory.policy.exists():
+                    error.add_note(f"its policy so far: {self.directory.policy}")
+                raise
             draw_curve(self.directory)
             finish(self.options, self.directory, outcome)
             return exit_code(outcome, interrupts)

@@ -1,0 +1,129 @@
+"""Whatever can be set is looked at by a run: for every algorithm, setting by setting."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+import rillflow as rf
+from rillflow.algorithms import NAMES, get_algorithm
+from rillflow.learning.config import AlgorithmConfig
+from rillflow.results import record_data
+
+MANY = 25
+"""a function that looks at more settings than this copies, saves, checks or shows all there are"""
+CHECKS = {"problems", "require_ready", "notes"}
+"""functions that look at settings to refuse them, or to tell of them"""
+
+
+class Readers:
+    """Which functions looked at which settings."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._found: dict[Any, set[str]] = defaultdict(set)
+        names = {field.name for name in NAMES for field in fields(get_algorithm(name).Config)}
+
+        def looked_at(config: Any, name: str) -> Any:
+            if name in names:
+                code = sys._getframe(1).f_code
+                self._found[code].add(name)
+            return object.__getattribute__(config, name)
+
+        monkeypatch.setattr(AlgorithmConfig, "__getattribute__", looked_at, raising=False)
+
+    def read(self) -> set[str]:
+        """Settings that somebody read who did not read them all."""
+        found = [
+            names
+            for code, names in self._found.items()
+            if len(names) <= MANY and not CHECKS & set(code.co_qualname.split("."))
+        ]
+        return set().union(*found)
+
+
+LAST: dict[str, Any] = {"framework": "torch", "final_lr": 1e-5}
+REMEMBERS = {"memory": "lstm", **LAST}
+USUAL: list[dict[str, Any]] = [{}, LAST]
+"""what is set in the runs of an algorithm, where it is not this:"""
+RUNS: dict[str, list[dict[str, Any]]] = {
+    "apex": [{"worker_priorities": True}, {"noisy": True}, REMEMBERS],
+    "async_dqn": [{}, REMEMBERS],
+    "dqn": [{"prioritized_replay": True, "worker_priorities": True}, {"noisy": True}, REMEMBERS],
+    "maml": [{}, {"final_lr": 1e-5}],
+    "r2d2": [LAST],
+    "simple_q": [{}, {"noisy": True}, REMEMBERS],
+}
+STEPS = {"maml": 3000}
+"""of a run, where 300 are not enough for a result"""
+
+ELSEWHERE = {
+    "env_timeout": "tests/engines, tests/rl/test_limits.py: of workers that are processes",
+    "worker_memory": "tests/rl/test_limits.py: of workers that are processes",
+    "max_nonfinite_steps": "tests/rl/test_skips.py: of losses that are no numbers",
+}
+"""settings that a healthy run on `sim` has no use for, and where they are tested"""
+REFUSED = {
+    "a3c": {"train_batch_size": 99},
+    "apex": {"initial_epsilon": 0.5, "final_epsilon": 0.5, "epsilon_timesteps": 99},
+    "async_dqn": {"sigma0": 0.1},
+    "bc": {"num_envs_per_worker": 3, "rollout_fragment_length": 3},
+    "cql": {"num_envs_per_worker": 3, "rollout_fragment_length": 3},
+    "iql": {"num_envs_per_worker": 3, "rollout_fragment_length": 3},
+    "marwil": {"num_envs_per_worker": 3, "rollout_fragment_length": 3},
+    "r2d2": {"initial_epsilon": 0.5, "final_epsilon": 0.5, "epsilon_timesteps": 99, "sigma0": 0.1},
+    "rainbow": {"value_rescaling": 0.1, "burn_in": 3},
+    "simple_q": {"worker_priorities": True},
+    "maml": {"framework": "numpy"},
+}
+"""settings that an algorithm has for the sake of its relatives, and has no use for: refused"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What those learn from that learn from data, by environment."""
+    folder = tmp_path_factory.mktemp("data")
+    envs = ("CartPole-v1", "Pendulum-v1")
+    for env in envs:
+        record_data(env, folder / env, steps=200, seed=1)
+    return {env: str(folder / env) for env in envs}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_is_read(
+    name: str, data: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = get_algorithm(name).Config
+    known = {field.name for field in fields(config)}
+    usual: dict[str, Any] = {"eval_every": 100, "eval_episodes": 1}
+    usual |= {"learning_starts": 64} if "learning_starts" in known else {}
+    usual |= {"data": data[config().env]} if "data" in known else {}
+    readers = Readers(monkeypatch)
+    for settings in RUNS.get(name, USUAL):
+        until = {"steps": STEPS.get(name, 300)}
+        rf.train(name, until=until, engine="sim", seed=1, **usual, **settings)
+    unread = known - readers.read() - set(ELSEWHERE) - set(REFUSED.get(name, ()))
+    assert not unread, f"{name} has settings that nothing looks at: refuse them"
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"), [(name, setting) for name, given in REFUSED.items() for setting in given]
+)
+def test_what_is_of_no_use_is_refused(name: str, setting: str) -> None:
+    with pytest.raises(rf.BuildError, match=setting):
+        get_algorithm(name).Config.make(**{setting: REFUSED[name][setting]})
+
+
+def test_a_setting_that_nothing_reads_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it is checked, copied or saved does not count."""
+    config = get_algorithm("ppo").Config
+    readers = Readers(monkeypatch)
+    made = config(clip_param=0.1)
+    made.problems()
+    [getattr(made, field.name) for field in fields(made)]
+    assert "clip_param" not in readers.read()
+    assert made.clip_param == 0.1
+    assert "clip_param" in readers.read()
