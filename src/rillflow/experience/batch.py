@@ -75,8 +75,10 @@ class SampleBatch(Mapping[str, Array]):
         return name in self.columns
 
     def items(self) -> ItemsView[str, Array]:
-        """Names and columns."""
-        return self.columns.items()
+        """Names and columns; stacks are read, as one by one."""
+        read = {n: self._read(n, c) for n, c in self.columns.items() if isinstance(c, Stacks)}
+        columns: dict[str, Any] = {**self.columns, **read} if read else self.columns
+        return columns.items()
 
     def __reduce__(self) -> Any:
         return SampleBatch, (self.columns,)
