@@ -146,7 +146,7 @@ GOALS: dict[str, tuple[Goal, ...]] = {
     ),
     "cql": (
         Goal(
-            algorithm="cql", env="Pendulum-v1", steps=512_000, each=0,
+            algorithm="cql", env="Pendulum-v1", steps=1_024_000, each=0,
             judge=above_data_and_bc, settings={"update": comparing},
             called="cql on Pendulum-v1, return above its data (about -600) and above BC",
         ),

@@ -75,6 +75,13 @@ CORRIDOR: dict[str, Any] = {
 }
 """of R2D2, where what has to be remembered lies further back than the burn-in"""
 
+RAINBOW_ON_MINATAR: dict[str, Any] = {
+    "scale_rewards": False,
+    "v_min": 0.0,
+    "v_max": 10.0,
+    "final_lr": 1e-4,
+    "lr_updates": 30_000,
+}
 DQN_ON_MINATAR = Goal(
     algorithm="dqn",
     env=minatar_breakout,
@@ -139,7 +146,7 @@ GATES: dict[str, tuple[Goal, ...]] = {
             steps=250_000,
             each=3.0,
             median=5.0,
-            settings=MINATAR | {"scale_rewards": False, "v_min": 0.0, "v_max": 10.0},
+            settings=MINATAR | RAINBOW_ON_MINATAR,
             rival=DQN_ON_MINATAR,
         ),
     ),

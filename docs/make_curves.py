@@ -52,7 +52,7 @@ GOALS = {
     "td3": ("Pendulum-v1", {"steps": 30_000}),
     "bc": ("CartPole-v1", {"steps": 500_000}),
     "marwil": ("CartPole-v1", {"steps": 500_000}),
-    "cql": ("Pendulum-v1", {"steps": 512_000}),
+    "cql": ("Pendulum-v1", {"steps": 1_024_000}),
     "iql": ("Pendulum-v1", {"steps": 1_280_000}),
 }
 """for each algorithm where it is trained, and until when; all other settings are the defaults"""

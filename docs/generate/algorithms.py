@@ -248,6 +248,13 @@ def settings(config: type[AlgorithmConfig]) -> str:
     return "\n\n".join(pieces)
 
 
+_FAMILIES = {
+    "atari": "Atari games",
+    "atari-gpu": "Atari games that a GPU learns, besides",
+    "memory": "with a memory",
+}
+
+
 def suited(module: Any) -> list[str]:
     """What an algorithm begins with in environments that its defaults do not suit."""
     table = module.tuned
@@ -259,7 +266,7 @@ def suited(module: Any) -> list[str]:
         "",
     ]
     for env, values in table.items():
-        name = {"atari": "Atari games", "memory": "with a memory"}.get(env, f"`{env}`")
+        name = _FAMILIES.get(env, f"`{env}`")
         told = ", ".join(_told(key, value) for key, value in values.items())
         lines.append(f"- {name}: {told}")
     return ["\n".join(lines)]

@@ -222,5 +222,6 @@ PICTURES_OF: dict[str, Callable[[Document], Any]] = {
     "sampling": sampling,
     "growth": growth,
     "generality": curve_panels.generality,
+    "mujoco_million": curve_panels.mujoco_million,
     "simple_spread": curve_panels.simple_spread,
 }

@@ -29,6 +29,9 @@ CAPTIONS = {
     "generality": "Blue lines are our training, one a seed, with exploration: the mean of the last "
     "100 episodes. Dots are the last policies, 100 greedy episodes each: blue ours, grey SB3's. "
     "The dashes are random actions.",
+    "mujoco_million": "Blue lines are our training, one a seed, with exploration; dots the last "
+    "policies, 100 greedy episodes each. Grey lines are what has been "
+    "published: long dashes SB3's zoo, dots CleanRL.",
     "simple_spread": "Lines are training, one a seed; dots the last policies, 100 greedy episodes "
     "each; the dashes are random actions.",
 }

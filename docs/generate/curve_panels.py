@@ -9,6 +9,8 @@ from docs.generate.colours import INK, OURS, THEIRS
 
 Document = dict[str, Any]
 COLUMNS = 4
+PUBLISHED = {"zoo": (6, 2), "cleanrl": (1, 2)}
+"""whose scores are drawn as lines, and their dashes"""
 _TITLE: dict[str, Any] = {"loc": "left", "fontsize": 9, "fontweight": "bold", "color": INK}
 
 
@@ -28,6 +30,21 @@ def generality(document: Document) -> Any:
         title = env.partition("/")[2] or env
         panels.append((title if algorithm == "ppo" else f"{title}, SAC", sides, nothing))
     return _panels(panels)
+
+
+def mujoco_million(document: Document) -> Any:
+    """Our curves and last scores, and lines where others have published theirs."""
+    envs = dict.fromkeys(row["case"] for row in document["measurements"])
+    known = {f["benchmark"]: f["details"] for f in document["figures"]}
+    panels = [(env, {"rillflow": _rows(document, env)}, None) for env in envs]
+    figure = _panels(panels, columns=3)
+    for ax in figure.axes if figure is not None else ():
+        details = known.get(ax.get_title(loc="left"), {})
+        for who, dashes in PUBLISHED.items():
+            if f"published_{who}" in details:
+                mean = details[f"published_{who}"][0]
+                ax.axhline(mean, color=THEIRS, lw=1.1, ls=(0, dashes))
+    return figure
 
 
 def simple_spread(document: Document) -> Any:

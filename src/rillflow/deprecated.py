@@ -19,7 +19,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -58,7 +57,7 @@ class _Moved(ModuleType):
         return getattr(import_module(MODULES[self.__name__]), name)
 
 
-class _Loader(Loader):
+class _Loader:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Moved(spec.name)
 
@@ -66,7 +65,7 @@ class _Loader(Loader):
         return None
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Asked for modules that nobody else has found."""
 
     def find_spec(
@@ -75,7 +74,8 @@ class _Finder(MetaPathFinder):
         if fullname not in MODULES:
             return None
         renamed(fullname, MODULES[fullname])  # frames of the import system do not count
-        return ModuleSpec(fullname, _Loader())
+        # loader and finder by their methods: their base classes are slow to import
+        return ModuleSpec(fullname, _Loader())  # type: ignore[arg-type]
 
 
 def find_moved_modules() -> None:

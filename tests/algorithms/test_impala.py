@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import signal
@@ -15,6 +16,7 @@ import torch
 import rillflow as rf
 from rillflow.algorithms import impala
 from rillflow.experience.batch import BOOTSTRAP, STATE
+from rillflow.learning.make_learner import make_learner
 from rillflow.learning.torch_modules import Policy
 from rillflow.learning.update import Rows, Step
 from rillflow.rl.learner_thread import LearnerThread
@@ -80,9 +82,10 @@ def rows(values: list[float], ratios: list[float], after: float, **flags: list[b
 CFG = impala.Config(gamma=0.5, vf_loss_coef=1.0, entropy_coef=0.0)
 
 
-def step_of(policy: Table, batch: Any) -> Step:
+def step_of(policy: Table, batch: Any, **settings: Any) -> Step:
     """IMPALA's only step."""
-    (step,) = impala.update(SimpleNamespace(policy=policy), Rows(batch), CFG)
+    cfg = dataclasses.replace(CFG, **settings)
+    (step,) = impala.update(SimpleNamespace(policy=policy), Rows(batch), cfg)
     return step
 
 
@@ -107,6 +110,35 @@ def test_small_ratios_shorten_the_trace() -> None:
     assert float(step.stats["value_loss"]) == pytest.approx((0.75**2 + 1.5**2) / 4)
     # the advantage of the second step is weighted with 0.5 too: 0.5 * (5 - 2)
     assert float(step.stats["policy_loss"]) == pytest.approx(-np.log(0.5) * 1.5 / 2)
+
+
+def test_a_lambda_looks_less_far_ahead() -> None:
+    """On-policy, with a half: of the error of the second step, 3, a quarter reaches the first."""
+    step = step_of(Table(), rows([2.0, 2.0], [1.0, 1.0], after=8.0), vtrace_lambda=0.5)
+    assert float(step.stats["value_loss"]) == pytest.approx((0.75**2 + 3.0**2) / 4)
+
+
+def test_advantages_may_be_standardized() -> None:
+    """1.5 and 3 become -0.7071 and 0.7071; targets of values stay what they are."""
+    batch = rows([2.0, 2.0], [1.0, 2.0], after=8.0)
+    step = step_of(Table(), batch, standardize_advantages=True)
+    assert float(step.stats["policy_loss"]) == pytest.approx(-np.log(2.0) * np.sqrt(0.5) / 2)
+    assert float(step.stats["value_loss"]) == pytest.approx((1.5**2 + 3.0**2) / 4)
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_a_batch_may_be_several_steps_of_whole_trajectories(framework: str) -> None:
+    """Of 4 environments and 10 steps each, 20 rows are 2 environments: two steps to a batch."""
+    made = []
+    for rows_each in (None, 20):
+        settings = {**SMALL, "framework": framework, "sgd_minibatch_size": rows_each}
+        config = impala.Config(num_workers=0, **settings)
+        spec = Workers(config).spec
+        batch = RolloutWorker(config, spec, ActorInfo("worker-0", 0, 0, seed=1)).sample()
+        learner = make_learner(spec, config, 0)
+        learner.learn(batch)
+        made.append(learner.updates)
+    assert made == [1, 2]
 
 
 def test_nothing_follows_a_termination() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from docs.generate import bench_pictures, benchmarks
+from docs.generate import bench_pictures, benchmarks, curve_panels
 
 
 def document(question: str = "speed", **more: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def test_documents_come_in_the_order_of_the_page(tmp_path: Path) -> None:
 
 QUESTIONS = (
     *("speed", "ppo_cartpole", "dqn_cartpole", "pong", "sampling"),
-    *("generality", "simple_spread"),
+    *("generality", "mujoco_million", "simple_spread"),
 )
 
 
@@ -68,6 +68,11 @@ def test_every_question_has_a_picture(question: str, tmp_path: Path) -> None:
         rows = [
             {"case": "rillflow ppo Hopper-v5", "training": training, **run},
             {"case": "sb3 ppo Hopper-v5", **run},
+        ]
+    if question == "mujoco_million":
+        rows = [
+            {"case": env, "score": 3.0, "steps": 2000, "training": [[1000, 0.0], [2000, 2.5]]}
+            for env in ("Hopper-v5", "Ant-v5", "Walker2d-v5", "HalfCheetah-v5")
         ]
     if question == "simple_spread":
         rows = [{"case": "shared weights", "score": 3.0, "steps": 2000, "training": [[1000, 0.0]]}]
@@ -92,3 +97,20 @@ def test_the_page_opens_with_answers_in_words() -> None:
     table = benchmarks_in_short.table([{"question": "ppo_cartpole", "measurements": measured}])
     (row,) = table.splitlines()[2:]
     assert row.endswith("| **1.9 s** | Stable-Baselines3 24 s, Tianshou 32 s |")
+
+
+def test_what_is_published_is_a_line_in_the_panel_of_its_environment() -> None:
+    pytest.importorskip("matplotlib")
+    run = {"score": 3.0, "steps": 2000, "training": [[1000, 0.0], [2000, 2.5]]}
+    rows = [{"case": env, **run} for env in ("Hopper-v5", "Ant-v5")]
+    details = {"published_zoo": [2410.4, 10.0], "published_cleanrl": [2382.86, 271.74]}
+    figures = [
+        {"benchmark": "Hopper-v5", "details": details},
+        {"benchmark": "Ant-v5", "details": {}},
+    ]
+    drawn = curve_panels.mujoco_million({"measurements": rows, "figures": figures})
+    levels = [
+        [line.get_ydata()[0] for line in ax.lines if len(set(line.get_ydata())) == 1]
+        for ax in drawn.axes[:2]
+    ]
+    assert levels == [[3.0, 2410.4, 2382.86], [3.0]]  # the dot of the last policy comes first

@@ -46,6 +46,40 @@ def test_nothing_heavy_is_imported_early(arguments: list[str], allowed: tuple[st
     assert set(done.stdout.splitlines()[-1].split()) <= set(allowed)
 
 
+def test_ctrl_c_is_heard_before_anything_is_imported() -> None:
+    """The program is a few modules until it listens; a Ctrl-C in any later import says nothing."""
+    code = """
+import sys
+from rillflow.cli.main import program
+print(*(name for name in sys.modules if name.partition(".")[0] == "rillflow"))
+when = sys.argv.pop()
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == when:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+sys.exit(program())
+"""
+    for when in (
+        "difflib",
+        "rillflow.cli.commands",
+        "rillflow.errors",
+        "rillflow.cli.commands.list",
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "list", when],
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stderr) == (130, ""), when
+        first = done.stdout.split()
+        assert set(first) == {
+            "rillflow", "rillflow.safety", "rillflow.safety.safe_path", "rillflow.deprecated",
+            "rillflow.cli", "rillflow.cli.main",
+        }  # fmt: skip
+
+
 def test_help_names_every_command_and_each_has_its_file(call) -> None:
     text = call("--help").out
     for command in COMMANDS:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import rillflow as rf
+from rillflow.cli.flags.trust import program
 from rillflow.runs.directory import RunDirectory
 from tests.cli.conftest import QUICK, environment
 from tests.engines.processes import gone
@@ -252,3 +253,16 @@ def test_what_libraries_warn_their_developers_of_is_no_note(
             warnings.warn("subprocess 1 is still running", kind, stacklevel=1)
         warnings.warn("mind this", stacklevel=1)
     assert capsys.readouterr().err == "note: mind this\n"
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_what_to_do_next_is_said_as_it_can_be_typed(
+    found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name where the shell finds it, by its path in an environment that is not active."""
+    script = tmp_path / "bin" / "rillflow"
+    script.parent.mkdir()
+    script.touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", [str(script), "train"])
+    monkeypatch.setenv("PATH", str(script.parent) if found else "/usr/bin")
+    assert program() == ("rillflow" if found else str(script))

@@ -51,8 +51,8 @@ def test_whoever_is_no_ray_is_told_apart(serve: Serve) -> None:
     assert why_silent(web) == "what answers there is no Ray"
     closes = serve(lambda connection: connection.shutdown(socket.SHUT_RDWR))
     assert why_silent(closes) is not None
-    settings = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-    assert why_silent(serve(lambda connection: connection.sendall(settings))) is None
+    begins = serve(lambda connection: connection.sendall(SETTINGS))
+    assert why_silent(begins, patience=0.2) is None, "it speaks HTTP/2: it may be busy"
 
 
 def test_forms_that_ray_judges_are_left_to_it() -> None:
@@ -87,3 +87,42 @@ def test_a_stale_address_is_told_in_seconds(
     assert time.monotonic() - began < 60
     assert "rpc" not in capfd.readouterr().err
     assert "ray" in sys.modules
+
+
+SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+STATUS_200, STATUS_404 = b"\x88", b"\x8d"
+
+
+def headers(content: bytes, flags: int = 0x05) -> bytes:
+    """A frame of HTTP/2 that begins with a status."""
+    return bytes([0, 0, len(content), 1, flags, 0, 0, 0, 1]) + content
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_ray"),
+    [
+        (headers(STATUS_200 + b"@"), True),
+        (headers(b"\x20\x88"), True),  # behind a change of the table
+        (headers(b"\x03" + bytes(5) + STATUS_200, flags=0x2D), True),  # padded, with a priority
+        (headers(STATUS_404), False),
+        (headers(b"\x20\x8d"), False),
+        (headers(b"\x48\x03503"), False),  # spelled out
+        (bytes([0, 0, 0, 7, 0, 0, 0, 0, 0]), True),  # it goes away: let Ray find out
+        (b"\xff\xff\xff\x01", True),
+    ],
+)
+def test_a_web_server_that_speaks_http2_is_no_ray(
+    serve: Serve, answer: bytes, is_ray: bool
+) -> None:
+    """A proxy in front of nothing answers 404, for which Ray's own lines would go on for long."""
+    address = serve(lambda connection: connection.sendall(SETTINGS + SETTINGS + answer))
+    said = why_silent(address, patience=0.2)
+    assert said == (None if is_ray else "what answers there is no Ray")
+
+
+def test_a_cluster_that_encrypts_is_left_to_ray(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closes = serve(lambda connection: connection.shutdown(socket.SHUT_RDWR))
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    assert why_silent(closes) is None

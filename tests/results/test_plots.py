@@ -89,6 +89,27 @@ def test_runs_of_two_learning_rates_are_two_lines(tmp_path: Path) -> None:
     assert "mean of 4 runs of several settings" in (tmp_path / "one.svg").read_text()
 
 
+def test_a_run_without_the_figure_is_left_out_and_said_so(tmp_path: Path) -> None:
+    """One that was stopped before an episode ended, or that begins just now, hides no others."""
+    bare = write(tmp_path / "bare", [{"steps": 10, "loss": 1.0}])
+    begun = write(tmp_path / "begun", [])
+    (begun / "metrics.jsonl").unlink()
+    runs = [bare, write(tmp_path / "a", line(1, 50)), begun]
+    with pytest.warns(UserWarning, match="left out:") as told:
+        (group,) = read_groups(runs, "steps", "return", labels=["x", "y", "z"])
+    assert (group.name, [run.path.name for run in group.runs]) == ("y", ["a"])
+    assert {Path(name).name for one in told for name in str(one.message).split("'")[1:2]} == {
+        "bare", "metrics.jsonl",
+    }  # fmt: skip
+
+
+def test_settings_to_group_by_are_known_by_their_other_names(tmp_path: Path) -> None:
+    run = write(tmp_path / "a", line(1, 50), config={"lr": 1, "entropy_coef": 0.1})
+    for typed, ours in (("learning_rate", "lr"), ("ent_coef", "entropy_coef")):
+        with pytest.raises(rf.BuildError, match=f"no setting {typed!r} .*did you mean {ours!r}"):
+            read_groups([run], "steps", "return", group_by=[typed])
+
+
 def test_labels_name_lines_and_make_groups(tmp_path: Path) -> None:
     runs = [write(tmp_path / str(i), line(i + 1, 100), config={"lr": i}) for i in range(3)]
     labels = ["costs $1", "costs $1", "$x_1$ & <b>"]

@@ -18,6 +18,19 @@ def test_an_atari_game_gets_the_settings_of_its_family(env: str) -> None:
         assert getattr(config, name) == value
 
 
+@pytest.mark.parametrize("name", ["impala", "appo", "ppo", "apex", "dqn", "rainbow"])
+def test_a_gpu_gets_settings_of_its_own_in_atari_games_alone(name: str) -> None:
+    algorithm = get_algorithm(name)
+    both = algorithm.tuned["atari"] | algorithm.tuned["atari-gpu"]
+    on_a_gpu = algorithm.Config(env="PongNoFrameskip-v4", num_gpus=1)
+    assert {key: getattr(on_a_gpu, key) for key in both} == both
+    here = algorithm.Config(env="ALE/Pong-v5")
+    assert here.env_config == {}
+    assert here == algorithm.Config(env="ALE/Pong-v5", num_gpus=0)
+    elsewhere = algorithm.Config(env="CartPole-v1", num_gpus=1)
+    assert dataclasses.replace(elsewhere, num_gpus=0) == algorithm.Config(env="CartPole-v1")
+
+
 def test_what_is_said_wins() -> None:
     config = ppo.Config.make(env="Pendulum-v1", lr=0.5, gamma=0.99)
     assert (config.lr, config.gamma, config.activation) == (0.5, 0.99, "relu")
@@ -33,9 +46,10 @@ def test_other_environments_get_the_defaults() -> None:
 def test_tables_name_settings_that_there_are_and_that_differ(name: str) -> None:
     algorithm = get_algorithm(name)
     defaults = {field.name: field.default for field in dataclasses.fields(algorithm.Config)}
-    for settings in algorithm.tuned.values():
+    for family, settings in algorithm.tuned.items():
         assert settings.keys() <= defaults.keys()
-        assert all(value != defaults[key] for key, value in settings.items())
+        below = defaults | algorithm.tuned["atari"] if family == "atari-gpu" else defaults
+        assert all(value != below[key] for key, value in settings.items())
 
 
 def test_an_environment_that_nobody_names_gets_its_settings_too() -> None:

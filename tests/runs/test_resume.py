@@ -50,6 +50,13 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "ddpg": {**OFF_POLICY, "env": "PointGoal"},
     "apex_ddpg": {**OFF_POLICY, "env": "PointGoal"},
     "r2d2": {**OFF_POLICY, "memory_size": 8, "burn_in": 4},
+    "a2c": {**ON_POLICY, "train_batch_size": 128},
+    "async_dqn": ON_POLICY,
+    "maml": {**ON_POLICY, "rollout_fragment_length": 20, "num_workers": 2},
+    "pg": {**ON_POLICY, "train_batch_size": 128},
+    "sac": {**OFF_POLICY, "env": "PointGoal"},
+    "simple_q": OFF_POLICY,
+    "td3": {**OFF_POLICY, "env": "PointGoal"},
 }
 
 

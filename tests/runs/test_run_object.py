@@ -85,6 +85,7 @@ def test_that_of_several_agents_does_so_too(tmp_path: Path) -> None:
     assert loaded.agents == run.agents
     seen = {agent: [0.0] * 4 for agent in run.agents}
     assert loaded.act(seen) == run.act(seen)
+    assert repr(loaded) == f"<policies trained on MultiAgentCartPole: {', '.join(run.policies)}>"
 
 
 def test_what_it_says_of_itself() -> None:
@@ -93,6 +94,17 @@ def test_what_it_says_of_itself() -> None:
     assert repr(run) == f"<training run of a2c on CartPole-v1: finished after {run.steps} steps>"
     assert run.stats().operator("rollouts").items > 0
     assert run.steps == run.result["steps"] == run.history[-1]["steps"] >= 256
+
+
+def test_a_policy_says_what_it_is(tmp_path: Path) -> None:
+    run = short(run_dir=tmp_path / "run", eval_every=128, eval_episodes=2)
+    assert repr(run.policy) == "<policy trained by a2c on CartPole-v1>"
+    judged = run.best.judged
+    assert repr(run.best) == (
+        f"<policy trained by a2c on CartPole-v1: evaluation {judged['score']:,.1f} after "
+        f"{judged['steps']:,} steps>"
+    )
+    assert repr(rf.load(tmp_path / "run")) == repr(run.policy)
 
 
 def test_what_it_was_trained_with_is_given_back(tmp_path: Path) -> None:
@@ -330,9 +342,11 @@ def test_a_run_goes_on_from_its_directory_as_one_that_was_not_stopped(tmp_path: 
 
 def test_a_finished_run_says_so_and_is_given_back(tmp_path: Path) -> None:
     first = short(run_dir=tmp_path / "run")
-    with pytest.warns(UserWarning, match="nothing was trained"):
+    with pytest.warns(UserWarning, match="nothing was trained") as told:
         run = rf.resume(tmp_path / "run")
     assert run.state == "finished"
+    way = str(told[0].message).partition("give a limit beyond: ")[2]
+    assert way == f"rf.resume({str(tmp_path / 'run')!r}, until={{'steps': 1000}})"
     assert run.steps == first.steps
     assert run.act([0.0] * 4) == first.act([0.0] * 4)
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from rillflow.results.mp4_writer import write_mp4
 from rillflow.web import serve
 from tests.web.browser import Browser, Tab
 from tests.web.runs import add_rows, change, make_run
@@ -62,6 +64,22 @@ def test_runs_are_a_table_and_groups_are_lines(runs: Path, show: Callable[..., T
     assert set(tab.js(drawn)) == {0}, "each as wide as its place, so letters are as large as others"
     tab.js("document.querySelector('#media img').scrollIntoView()")
     tab.until("document.querySelector('#media img').naturalWidth === 40")
+
+
+def test_a_film_shows_a_picture_before_it_is_played(runs: Path, show: Callable[..., Tab]) -> None:
+    """Of one that stands at its very beginning browsers draw nothing but a grey field."""
+    pytest.importorskip("imageio_ffmpeg", reason="a film in .mp4 needs the extra `video`")
+    films = runs / "live" / "films"
+    films.mkdir()
+    frame = np.full((64, 96, 3), (200, 30, 30), np.uint8)
+    write_mp4(films / "step-100.mp4", iter([frame] * 30), 30)
+    tab = show(runs)
+    film = "document.querySelector('#media video')"
+    tab.until(film)
+    tab.js(f"{film}.scrollIntoView()")
+    tab.until(f"{film}.readyState >= 2 && {film}.currentTime > 0")
+    assert tab.js(f"{film}.paused") is True
+    assert tab.text("#media figcaption a").startswith("films/step-100.mp4")
 
 
 def test_new_runs_appear_and_running_ones_move(runs: Path, show: Callable[..., Tab]) -> None:

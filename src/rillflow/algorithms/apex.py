@@ -83,6 +83,21 @@ TUNED: dict[str, dict[str, Any]] = {
         "target_network_update_freq": 2000,
         "final_lr": None,
     },
+    "atari-gpu": {
+        "env_config": {"resumable": False},  # its games would cost a twentieth of the steps
+        "num_envs_per_worker": 32,
+        "rollout_fragment_length": 20,
+        "n_step": 3,
+        "lr": 1e-4,
+        "adam_epsilon": 1.5e-4,
+        "train_batch_size": 512,
+        "training_intensity": 4.0,
+        "buffer_size": 200_000,
+        "learning_starts": 20_000,
+        "target_network_update_freq": 256_000,
+        "learner_queue_size": 4,
+        "weights_every": 8,
+    },
 }
 """settings for environments that the defaults do not suit"""
 

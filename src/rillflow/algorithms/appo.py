@@ -74,6 +74,7 @@ TUNED: dict[str, dict[str, Any]] = {
     # once it hardly ever fails, gradients are tiny for a long time; see `amsgrad`
     "CartPole-v1": {"lr": 2e-3, "amsgrad": True},
     "atari": {**impala.TUNED["atari"], "batch_uses": 1},  # learning takes most of the time
+    "atari-gpu": {**impala.TUNED["atari-gpu"], "batch_uses": 2, "target_network_update_freq": 5120},
 }
 """settings for environments that the defaults do not suit"""
 
@@ -113,7 +114,10 @@ def update(m: Any, rows: Rows, cfg: Config) -> Steps:
         ended if valid is None else ended | ~valid,
         clip_rho=cfg.vtrace_clip_rho_threshold,
         clip_pg_rho=cfg.vtrace_clip_pg_rho_threshold,
+        lam=cfg.vtrace_lambda,
     )
+    if cfg.standardize_advantages:
+        advantages = losses.standardized(advantages, valid)
     # r is pi / max(pi_target, pi_worker / worker_clip)
     least = math.log(cfg.worker_clip)
     anchor = -losses.minimum(-rows.target_logp, least - rows.logp)

@@ -70,7 +70,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "hidden": (64, 64),
         "lr": 2e-3,
         "final_lr": 1e-4,
-        "lr_updates": 2000,
+        "lr_updates": 4000,
         "tau": 0.02,
         "gamma": 0.95,
     }

@@ -102,6 +102,14 @@ TUNED = {
         "final_epsilon": 0.01,
         "num_learner_threads": len(os.sched_getaffinity(0)),  # workers wait while it learns
     },
+    "atari-gpu": {
+        "env_config": {"resumable": False},  # its games would cost a twentieth of the steps
+        "num_learner_threads": 1,
+        "adam_epsilon": 1.5e-4,
+        "train_batch_size": 256,
+        "buffer_size": 200_000,
+        "learning_starts": 20_000,
+    },
 }
 """settings for environments that the defaults do not suit"""
 

@@ -32,6 +32,9 @@ class Config(AlgorithmConfig):
     rollout_fragment_length: int = 8
     train_batch_size: int = 128
     """least steps per training batch"""
+    sgd_minibatch_size: int | None = None
+    """rows per optimiser step, of whole trajectories chosen at random from the batch; None: a batch
+    is one step"""
     grad_clip: float | None = 5.0
     max_sample_requests_in_flight_per_worker: int = 2
     """fragments that a worker is asked for at a time; more keep it busy, with older weights"""
@@ -46,15 +49,27 @@ class Config(AlgorithmConfig):
     """ceiling of the importance weights in the value targets"""
     vtrace_clip_pg_rho_threshold: float = 1.0
     """ceiling of the importance weights in the policy gradient"""
+    vtrace_lambda: float = 1.0
+    """how far V-trace looks ahead, as GAE's lambda: less hangs less on single late rewards"""
+    standardize_advantages: bool = False
+    """whether the advantages of each batch are learned from with mean 0 and deviation 1, as PPO
+    does: rare rewards then move the policy as far as frequent ones"""
     vf_loss_coef: float = 0.5
     """weight of the value loss"""
     entropy_coef: float = 0.001
     """weight of the entropy bonus"""
 
+    @property
+    def minibatch(self) -> int | None:
+        """Rows per optimiser step, where a batch is several."""
+        return self.sgd_minibatch_size
+
     def problems(self) -> list[str]:
         """What is wrong with the numbers."""
         names = "max_sample_requests_in_flight_per_worker", "learner_queue_size"
         wrong = super().problems() + below_one(self, *names)
+        if not 0 <= self.vtrace_lambda <= 1:
+            wrong.append(f"vtrace_lambda must be between 0 and 1, got {self.vtrace_lambda!r}")
         if not 0 <= self.num_aggregation_workers <= self.num_workers:
             wrong.append(
                 "aggregators share the workers among themselves, so num_aggregation_workers must "
@@ -99,6 +114,13 @@ TUNED: dict[str, dict[str, Any]] = {
         "entropy_coef": 0.01,
         "learner_placement": "thread",  # a batch of pictures would be copied on its way
     },
+    "atari-gpu": {
+        "env_config": {"resumable": False},  # its games would cost a twentieth of the steps
+        "train_batch_size": 1280,
+        "max_sample_requests_in_flight_per_worker": 1,  # a fragment takes half a second
+        "learner_queue_size": 1,
+        "grad_clip": 0.5,
+    },
 }
 """settings for environments that the defaults do not suit"""
 
@@ -126,7 +148,10 @@ def update(m: Any, rows: Rows, cfg: Config) -> Steps:
         ended if valid is None else ended | ~valid,
         clip_rho=cfg.vtrace_clip_rho_threshold,
         clip_pg_rho=cfg.vtrace_clip_pg_rho_threshold,
+        lam=cfg.vtrace_lambda,
     )
+    if cfg.standardize_advantages:
+        advantages = losses.standardized(advantages, valid)
     gradient = losses.policy_gradient_loss(logp, advantages, valid)
     value = losses.value_loss(values, targets, valid)
     bonus = losses.entropy_bonus(entropy, valid)

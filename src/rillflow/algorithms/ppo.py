@@ -95,6 +95,12 @@ TUNED: dict[str, dict[str, Any]] = {
         "clip_param": 0.1,
         "entropy_coef": 0.01,
     },
+    "atari-gpu": {
+        "env_config": {"resumable": False},  # its games would cost a twentieth of the steps
+        "num_learner_threads": 1,
+        "sgd_minibatch_size": 1024,
+        "lr": 5e-4,
+    },
 }
 """settings for environments that the defaults do not suit"""
 

@@ -61,6 +61,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "scale_rewards": False,
         "num_learner_threads": dqn.TUNED["atari"]["num_learner_threads"],
     },
+    "atari-gpu": dqn.TUNED["atari-gpu"],
 }
 """settings for environments that the defaults do not suit; rewards of Atari games are clipped"""
 

@@ -293,7 +293,7 @@ class AlgorithmConfig(metaclass=_Settings):
     def problems(self) -> list[str]:
         """What is wrong with the numbers; classes of settings add what they know."""
         wrong = [
-            f"{name} must be at least {least}, got {getattr(self, name)!r}"
+            f"{name} must be at least {least}, got {value!r}"
             for name, least in (
                 ("num_workers", 0),
                 ("num_envs_per_worker", 1),
@@ -307,7 +307,7 @@ class AlgorithmConfig(metaclass=_Settings):
                 ("sgd_minibatch_size", 1),
                 ("num_sgd_iter", 1),
             )
-            if getattr(self, name, least) < least
+            if (value := getattr(self, name, least)) is not None and value < least
         ]
         if not 0.0 <= self.gamma <= 1.0:
             wrong.append(f"gamma must be between 0 and 1, got {self.gamma!r}")

@@ -34,7 +34,10 @@ def tuned(settings: type, env: Any) -> dict[str, Any]:
 
 def suiting(settings: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """What suits the environment best, and above it what a memory needs, if there is one."""
-    suits = tuned(settings, values.get("env"))
+    env = values.get("env")
+    suits = tuned(settings, env)
+    if values.get("num_gpus") and isinstance(env, str) and is_atari(env):
+        suits |= tuned(settings, ATARI_ON_A_GPU)
     if "model" in values and "memory" not in values:
         suits.pop("memory", None)  # a model that is named is that model, and nothing above it
     both = {**suits, **values}
@@ -47,6 +50,10 @@ def remembers(model: Any, memory: Any) -> bool:
     """Whether a policy of these settings has a memory, of ours or in a network of the user's."""
     return memory is not None or model == "lstm" or getattr(model, "state_shape", None) is not None
 
+
+ATARI_ON_A_GPU = "atari-gpu"
+"""under which `tuned` has what Atari games are best given, above "atari", where a GPU learns and
+many workers sample: far more steps in a second, and so more of them behind an update"""
 
 MEMORY = "memory"
 """under which an algorithm's `tuned` has what it is best given with a policy that remembers"""

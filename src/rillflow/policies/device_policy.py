@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rillflow.policies.cuda_graph import recorded
 from rillflow.policies.device_errors import ActingErrors
+from rillflow.policies.device_wait import DeviceWait
 from rillflow.policies.fixed_shapes import FixedShapes, Record
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
@@ -40,7 +41,7 @@ class DevicePolicy(TorchPolicy):
         self, spec: PolicySpec, seed: int = 0, device: str = "cuda", record: Record | None = None
     ) -> None:
         self._errors = ActingErrors(torch.device(device))
-        with self._errors:
+        with self._errors, DeviceWait(torch.device(device)).here:
             super().__init__(spec, seed, device)
             self._loader = WeightsToDevice(self.model.state_dict(), self.device)
             if record is None and self.device.type == "cuda":

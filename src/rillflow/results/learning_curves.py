@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import math
+import warnings
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.errors import BuildError
+from rillflow.learning.did_you_mean import our_name
 from rillflow.results import statistics
 from rillflow.run_labels import places, settings_of_run, text
 from rillflow.safety.bounded import read_json, regular_file
@@ -28,6 +29,10 @@ _ABOUT_BYTES = 16 << 20
 _LINE_BYTES = 1 << 20
 _NAMES = 1000
 """of figures that are told if those that were asked for are not there"""
+
+
+class _NoCurveError(BuildError):
+    """A run that has not got as far as the figures that are drawn."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +105,15 @@ def read_groups(
     group_by: Sequence[str] = (),
 ) -> list[Group]:
     """The runs, grouped, in the order in which they came; see `plot_runs`."""
-    runs = [read_run(Path(run_dir), x, y) for run_dir in run_dirs]
-    if not runs:
+    paths = [Path(run_dir) for run_dir in run_dirs]
+    if not paths:
         raise BuildError("plot: there is no run to plot; give at least one run directory.")
-    if labels and len(labels) != len(runs):
+    if labels and len(labels) != len(paths):
         raise BuildError(
-            f"plot: {len(labels)} labels for {len(runs)} runs: give one for each run, in the order "
-            "of the runs, or none; those of one label are one line."
+            f"plot: {len(labels)} labels for {len(paths)} runs: give one for each run, in the "
+            "order of the runs, or none; those of one label are one line."
         )
+    runs, labels = _with_curves(paths, labels, x, y)
     abouts = [{"algorithm": run.path.name, **run.about} for run in runs]
     _check_names(abouts, group_by)
     found = places(abouts, group_by, [run.path.name for run in runs])
@@ -120,13 +126,33 @@ def read_groups(
     return list(groups.values())
 
 
+def _with_curves(
+    paths: Sequence[Path], labels: Sequence[str], x: str, y: str
+) -> tuple[list[Run], list[str]]:
+    """The runs that have a curve, and their labels: others are left out, and that is said."""
+    runs, kept = [], []
+    bare: list[_NoCurveError] = []
+    for path, label in itertools.zip_longest(paths, labels):
+        try:
+            runs.append(read_run(path, x, y))
+            kept.append(label)
+        except _NoCurveError as error:
+            bare.append(error)
+    if not runs:
+        raise bare[0]
+    for known in bare:
+        why = str(known).removeprefix("plot: ").partition(";")[0].rstrip(".")
+        warnings.warn(f"left out: {why}", stacklevel=4)
+    return runs, kept if labels else []
+
+
 def _check_names(abouts: Sequence[Mapping[str, Any]], group_by: Sequence[str]) -> None:
     known = {"algorithm", "label", "engine", "seed", "run"}
     settings = set[str]().union(*map(settings_of_run, abouts))
     for name in group_by:
         if name.removesuffix("_") not in settings | known:
-            near = difflib.get_close_matches(name, settings | known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`run.json` has the settings of a run."
+            near = our_name(name, sorted(settings | known))
+            hint = f"did you mean {near!r}?" if near else "`run.json` has the settings of a run."
             raise BuildError(f"plot: these runs have no setting {name!r} to group by; {hint}")
 
 
@@ -198,7 +224,9 @@ def _points(path: Path, x: str, y: str) -> Floats:
             known |= {name for name, value in row.items() if not math.isnan(_number(value))}
     if not found:
         what = f"; it has {', '.join(sorted(known))}." if known else ": its metrics.jsonl is empty."
-        raise BuildError(f"plot: {str(path.parent)!r} has no row with both {x!r} and {y!r}{what}")
+        raise _NoCurveError(
+            f"plot: {str(path.parent)!r} has no row with both {x!r} and {y!r}{what}"
+        )
     return np.frombuffer(found).reshape(-1, 2)
 
 
@@ -219,7 +247,8 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
                 if isinstance(row, dict):
                     yield row
     except (FileNotFoundError, NotADirectoryError):
-        raise BuildError(
+        begun = (path.parent / "run.json").is_file()
+        raise (_NoCurveError if begun else BuildError)(
             f"plot: there is no {str(path)!r}; a run directory has a metrics.jsonl."
         ) from None
 

@@ -136,7 +136,7 @@ def _event_of(function: Any) -> str:
     if name in EVENTS:
         return str(name)
     near = difflib.get_close_matches(name, EVENTS, n=1)
-    hint = f"did you mean {near[0]!r}? Or g" if near else "G"
+    hint = f"did you mean {near[0]!r}? Or g" if near else "g"
     raise BuildError(
         f"a callback is called for the event it is named after ({', '.join(EVENTS)}), and "
         f"{name or function!r} is none of them: {hint}ive it by keyword, "

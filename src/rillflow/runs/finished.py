@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def finished_already(
-    directory: RunDirectory, checkpoint: Checkpoint, until: Mapping[str, float]
+    directory: RunDirectory,
+    checkpoint: Checkpoint,
+    until: Mapping[str, float],
+    again: str = "rillflow resume {run} --until {limit}={number}",
 ) -> str | None:
     """What to say of a run that has nothing left to do for these limits; None: it has.
 
@@ -22,6 +26,7 @@ def finished_already(
         directory: of the run.
         checkpoint: what it would go on from.
         until: the limits, those it began with or new ones.
+        again: how to go on beyond them.
     """
     if not isinstance(checkpoint.state, Mapping) or "progress" not in checkpoint.state:
         return None  # whoever goes on from it says what it is
@@ -40,11 +45,11 @@ def finished_already(
         f", return {row['return']:.1f}" if row["return"] == row["return"] else ""
     )
     further = "seconds" if "seconds" in names else "steps"
-    beyond = 2 * max(until.get(further, 0), row[further])
+    beyond = _round(2 * max(until.get(further, 0), row[further]))
+    way = again.format(run=str(directory), limit=further, number=_shown(beyond))
     return (
         f"{directory} is finished: it has reached {limits} ({got}), and nothing was trained. To "
-        f"train on, give a limit beyond: rillflow resume {directory} "
-        f"--until {further}={_shown(beyond)}"
+        f"train on, give a limit beyond: {way}"
     )
 
 
@@ -58,6 +63,16 @@ def _evaluated(directory: RunDirectory) -> float | None:
     except (OSError, *PROBLEMS):
         return None
     return score.score if score is not None and score.by == "evaluation" else None
+
+
+def _round(limit: float) -> float:
+    """A number with one figure that is not below.
+
+    >>> _round(51_800), _round(16.2)
+    (60000.0, 20.0)
+    """
+    size = 10.0 ** math.floor(math.log10(limit))
+    return math.ceil(limit / size) * size
 
 
 def _shown(limit: float) -> str:

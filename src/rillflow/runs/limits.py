@@ -48,8 +48,8 @@ def checked(until: Any) -> dict[str, float]:
         elif not _is_number(limit) or not allowed(name, limit):
             wrong.append(f"{name} must be {kind_of(name)}, got {limit!r}")
     if wrong:
-        limits = ", ".join(LIMITS)
-        raise BuildError(f"train: `until` takes some of {limits}: " + "; ".join(wrong) + ".")
+        told = f"train: `until` takes some of {', '.join(LIMITS)}: {'; '.join(wrong)}"
+        raise BuildError(told if told.endswith("?") else f"{told}.")
     return dict(until)
 
 

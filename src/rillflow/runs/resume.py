@@ -24,6 +24,8 @@ from rillflow.runs.start_run import checkpointer_for, start
 from rillflow.runs.train import Told, Until
 from rillflow.runs.training_run import TrainingRun
 
+_AGAIN = "rf.resume({run!r}, until={{{limit!r}: {number}}})"
+
 
 def resume(
     run_dir: str | Path,
@@ -121,7 +123,7 @@ def resume(
             built = None
         options.check_job(job)
         with checkpointer_for(options, directory) as checkpointer:
-            said = finished_already(directory, checkpointer.newest(), job.until)
+            said = finished_already(directory, checkpointer.newest(), job.until, _AGAIN)
         if said is None:
             return start(job, built or job.build(), options, directory, resumed=True)
     except BaseException:

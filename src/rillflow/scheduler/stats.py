@@ -129,7 +129,8 @@ class RunStats:
     def _repr_html_(self) -> str:  # a notebook shows the table as it would print it
         from html import escape
 
-        return f"<pre>{escape(str(self))}</pre>"
+        style = "font-family:monospace;white-space:pre-wrap"
+        return f"<pre style='{style}'>{escape(str(self))}</pre>"
 
     def _where_time_went(self) -> list[str]:
         """The driver's time in a line; what is below a percent is left out."""

@@ -294,6 +294,12 @@ def test_memory_that_runs_out_while_recording_is_no_reason_to_go_on() -> None:
         policy.act(seen(spec, 2, 0))
 
 
+def near(found: Any, exact: Any) -> bool:
+    """Up to sums in another order; what a mask forbids is the same."""
+    scale = max(1.0, float(np.abs(exact[exact > -1e8]).max()))
+    return found.shape == exact.shape and bool((np.abs(found - exact) <= 1e-4 * scale).all())
+
+
 # -- on a device -----------------------------------------------------------------------------------
 
 
@@ -313,12 +319,12 @@ def test_a_cuda_device_acts_as_the_processor_does(name: str, monkeypatch: Any) -
         if name != "own":  # which counts its calls
             with torch.no_grad():
                 exact = plain._to_act(obs).numpy()
-                assert np.allclose(policy._to_act(obs).numpy(), exact, rtol=1e-3, atol=1e-3)
+                assert near(policy._to_act(obs).numpy(), exact)
         actions, logp = policy.act(obs, 0.3)
         assert len(actions) == len(logp) == count
         if spec.head == "actor_critic" and name != "own":
             expected = plain.evaluate(obs, actions)[0].detach().numpy()
-            assert np.allclose(logp, expected, rtol=1e-2, atol=1e-2)
+            assert np.allclose(logp, expected, rtol=1e-2, atol=5e-2)
     assert policy.pop_notes() == []
     recorded = [lane.replay is not None for lane in policy._pass._lanes.values()]
     assert recorded == [name not in ("own", "noisy")] * 2
@@ -337,8 +343,8 @@ def test_a_cuda_device_remembers_as_the_processor_does(name: str, monkeypatch: A
         obs, starts = seen(spec, 3, step), np.arange(3) == step % 4
         expected, after = plain.outputs_recurrent(obs, state, starts)
         found, there = policy.outputs_recurrent(obs, state, starts)
-        assert np.allclose(found, expected, rtol=1e-3, atol=1e-3)
-        assert np.allclose(there, after, rtol=1e-3, atol=1e-3)
+        assert near(found, expected)
+        assert near(there, after)
         policy.act_recurrent(obs, state, starts, 0.3)
         state = after
     assert policy.pop_notes() == []
@@ -360,9 +366,10 @@ def test_weights_that_follow_each_other_without_a_step_are_the_last_ones() -> No
 def test_a_cuda_device_without_room_says_what_to_lower() -> None:
     spec = FORWARD["actor and critic"]
     policy = DevicePolicy(spec, 0, "cuda:0")
+    torch.cuda.empty_cache()  # of others' memory none is left, either
     torch.cuda.set_per_process_memory_fraction(0.0)
     try:
         with pytest.raises(RunError, match=NO_MEMORY):
-            policy.act(seen(spec, 4096, 0))
+            policy.act(seen(spec, 1 << 16, 0))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -53,9 +53,11 @@ def main(arguments: Sequence[str]) -> int:
     runs, labels = named_runs(options.runs, options.label)
     group_by = [name for name in (options.group_by or "").replace("-", "_").split(",") if name]
 
+    from rillflow.cli.output.warnings_as_notes import notes_as_lines
     from rillflow.results.comparison import compare
 
-    pairs = _pairs(_groups(options.runs, runs, labels, group_by))
+    with notes_as_lines():
+        pairs = _pairs(_groups(options.runs, runs, labels, group_by))
     found = []
     for a, b in pairs:
         comparison = compare(a, b)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -66,5 +67,8 @@ def flags(names: Iterable[str]) -> list[str]:
 
 
 def program() -> str:
-    """The command as it was called: in a virtual environment that is not active, by its path."""
-    return sys.argv[0] if Path(sys.argv[0]).name == "rillflow" else "rillflow"
+    """The command as it can be called here: by its path where its name does not find it."""
+    called = sys.argv[0]
+    if Path(called).name != "rillflow" or shutil.which("rillflow") == called:
+        return "rillflow"
+    return called

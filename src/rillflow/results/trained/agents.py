@@ -39,6 +39,12 @@ class TrainedAgents:
         self.best: TrainedAgents | None = None
         """of what `train` returns: the best policies of the run, where they were judged"""
 
+    def __repr__(self) -> str:
+        from rillflow.results.player import env_name
+
+        env = env_name(next(iter(self.policies.values())))
+        return f"<policies trained on {env}: {', '.join(self.policies)}>"
+
     @property
     def config(self) -> AlgorithmConfig:
         """What all policies were trained with, but for how many environments each has."""

@@ -62,6 +62,15 @@ class Trained:
         self._policy.set_weights(weights)
         self._memory: Array | None = None
 
+    def __repr__(self) -> str:
+        from rillflow.results.player import algorithm_name, env_name
+
+        told = f"policy trained by {algorithm_name(self)} on {env_name(self)}"
+        if self.judged is not None:
+            by, score, steps = (self.judged[word] for word in ("by", "score", "steps"))
+            told += f": {by} {score:,.1f} after {steps:,} steps"
+        return f"<{told}>"
+
     def act(
         self, obs: Any, starts: bool | Array = False, *, action_mask: Array | None = None
     ) -> Array:

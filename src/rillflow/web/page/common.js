@@ -213,7 +213,7 @@ function films(shown) {
     const film = /\.(mp4|webm)$/i.test(name), node = make(film ? "video" : "img");
     if (film) Object.assign(node, { controls: true, preload: "metadata", loop: true, muted: true, playsInline: true });
     else Object.assign(node, { loading: "lazy", alt: name });
-    node.src = address;
+    node.src = film ? address + "#t=0.1" : address;  // or browsers show a grey field until it is played
     const link = make("a", "", name);
     link.href = address;
     const words = [link];

@@ -1,0 +1,157 @@
+"""Training on an Atari game in a directory, sitting by sitting, with its curve kept as it goes.
+
+A sitting ends at its time, saves, and can be followed by another; whatever ends it, the curve until
+then is on the disk. Seconds are those of training, summed over sittings; a return is the mean of
+the last 100 whole games, in the game's own points.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import rillflow as rf
+
+EVERY = 1.0
+"""seconds between two points of a curve"""
+
+
+class Curve:
+    """Points of a run, appended to a file: steps, seconds, mean return, episodes."""
+
+    def __init__(self, path: Path, target: float | None) -> None:
+        self.path, self.target = path, target
+        self.marks: list[tuple[float, float]] = []
+        """when each result came, and the steps until then"""
+        self.reached: dict[str, float] | None = None
+        self.last: dict[str, float] = {}
+        self._written = 0.0
+        if path.exists():
+            for line in path.read_text().splitlines():
+                self._look(json.loads(line))
+
+    def note(self, row: dict[str, float]) -> None:
+        """A row of the run's history."""
+        now = time.monotonic()
+        self.marks.append((now, row["steps"]))
+        point = {name: row[name] for name in ("steps", "seconds", "return", "episodes")}
+        before = self.reached
+        self._look(point)
+        if now - self._written >= EVERY or self.reached is not before:
+            self._written = now
+            with self.path.open("a") as file:
+                known = {name: value for name, value in point.items() if value == value}
+                file.write(json.dumps(known) + "\n")
+
+    def _look(self, point: dict[str, float]) -> None:
+        self.last = point
+        enough = self.target is not None and point.get("return", float("-inf")) >= self.target
+        if self.reached is None and enough and point["episodes"] >= 100:
+            self.reached = point
+
+    def rate(self, warm: float) -> float | None:
+        """Steps per second after the first `warm` seconds; None: there were too few results."""
+        late = [mark for mark in self.marks if mark[0] - self.marks[0][0] >= warm]
+        if len(late) < 3:
+            return None
+        (began, first), (ended, last) = late[0], late[-1]
+        return round((last - first) / (ended - began), 1)
+
+
+def gpus() -> int:
+    """CUDA devices of this machine."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def usual_settings() -> dict[str, Any]:
+    """What the command line would be given: a worker for each core, and a GPU if there is one."""
+    return {"num_workers": len(os.sched_getaffinity(0)), "num_gpus": min(1, gpus())}
+
+
+def sitting(
+    algorithm: str,
+    game: str,
+    folder: Path,
+    *,
+    seconds: float,
+    settings: dict[str, Any],
+    target: float | None = None,
+    seed: int = 0,
+    warm: float = 15.0,
+    checkpoints: float | None = 120.0,
+) -> dict[str, Any]:
+    """Train for so long, or to the target; begins a run, or goes on with the one that is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    curve = Curve(folder / "curve.jsonl", target)
+    run_dir = folder / "run"
+    resumes = run_dir.exists()
+    before = curve.last.get("seconds", 0.0) if resumes else 0.0
+    until: dict[str, float] = {"seconds": before + seconds}
+    if target is not None:
+        until["return"] = target
+    how: dict[str, Any] = {
+        "until": until,
+        "on_progress": curve.note,
+        "checkpoint_seconds": checkpoints,
+        "progress": False,
+    }
+    began, error, run = time.time(), None, None
+    try:
+        if resumes:
+            run = rf.resume(run_dir, keep=1, **how)
+        else:
+            run = rf.train(
+                algorithm, game, run_dir=run_dir, seed=seed, keep=1, **{**settings, **how}
+            )
+    except Exception as failure:  # a figure of what there is is worth more than none
+        error = f"{type(failure).__name__}: {failure}"
+    return {
+        "algorithm": algorithm,
+        "game": game,
+        "seed": seed,
+        "settings": settings,
+        "resumed": resumes,
+        "error": error,
+        "wall_s": round(time.time() - began, 1),
+        "steps_per_s": curve.rate(warm),
+        "results": len(curve.marks),
+        "last": curve.last,
+        "target": target,
+        "reached": curve.reached,
+        **used(run_dir),
+        **_stats(run),
+    }
+
+
+def used(run_dir: Path) -> dict[str, Any]:
+    """What the run took of its machine, on average: cores, and per cent of the GPU."""
+    path = run_dir / "machine.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = lines[len(lines) // 3 :]  # when it was under way
+    found = {}
+    for name in ("cpu", "gpu", "gpu_memory", "memory"):
+        values = [line[name] for line in lines if line.get(name) is not None]
+        if values:
+            found[f"mean_{name}"] = round(sum(values) / len(values), 2)
+    return found
+
+
+def _stats(run: Any) -> dict[str, Any]:
+    """Where time went, as the run itself tells."""
+    if run is None:
+        return {}
+    with contextlib.suppress(Exception):
+        stats = run.stats()
+        times = [
+            {"where": line.where, "name": line.name, "share": round(line.share, 4)}
+            for line in stats.times
+        ]
+        resources = {line.name: round(line.utilisation, 4) for line in stats.resources}
+        return {"verdict": stats.verdict, "utilisation": resources, "times": times}
+    return {}
