@@ -98,5 +98,5 @@ def test_a_run_ends_with_that_error_and_keeps_its_last_checkpoint(
                 **settings,
             )
         assert gone(list(children() - before))
-    again = rf.resume(tmp_path / "run", until={"steps": 100_000, "seconds": 1})
-    assert again.steps >= 256
+    again = rf.resume(tmp_path / "run", until={"steps": 5_000})
+    assert again.steps >= 5_000

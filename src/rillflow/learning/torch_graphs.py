@@ -105,9 +105,11 @@ class UpdateGraphs:
         return told
 
     def _record(self, rows: Rows, chosen: torch.Tensor | None, shapes: Shapes) -> Recorded | None:
+        usual = torch.cuda.current_stream(self.learner.device)
         try:
             self._recorded[shapes] = Recorded(self.learner, rows, chosen)
         except RuntimeError as error:  # it looks at a number, say, which cannot be recorded
+            torch.cuda.set_stream(usual)  # a recording that fails leaves its own
             self._given_up = True
             self.learner.rates.recording = False
             warnings.warn(
