@@ -104,7 +104,8 @@ class LearnerBase(ABC):
                     break
                 self.updates += 1
                 self._follow()
-        made = self.skips.see(self.numbers(sizes))
+            figures, sizes = self.fetched(figures, sizes)
+        made = self.skips.see(sizes)
         self.observations.count([batch])
         self.version += 1
         steps = batch.steps
@@ -117,7 +118,11 @@ class LearnerBase(ABC):
         """The examples of each update, pass by pass."""
         self._moved_too_far = False
         for _ in range(epochs if rows_of.count(rows) else 0):
-            yield from rows_of.orders(rows, size, self.rng)
+            yield from self.minibatches(rows, size)
+
+    def minibatches(self, rows: Rows, size: int | None) -> Iterator[Any]:
+        """The examples of each update of one pass."""
+        return rows_of.orders(rows, size, self.rng)
 
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The figures of an update on a batch, without learning from it."""
@@ -179,9 +184,9 @@ class LearnerBase(ABC):
         """Around everything that takes time."""
         return nullcontext()
 
-    def numbers(self, sizes: list[Any]) -> list[float]:
-        """Sizes of steps as plain numbers."""
-        return sizes
+    def fetched(self, figures: list[Figures], sizes: list[Any]) -> tuple[list[Figures], list[Any]]:
+        """What updates have told, and the sizes of their steps as plain numbers."""
+        return figures, sizes
 
     def array(self, figure: Any) -> Array:
         """A figure as an array."""
