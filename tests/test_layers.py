@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -138,9 +139,17 @@ MAY_IMPORT = {
 """what a part may import, anywhere in its modules and for types too, besides itself"""
 
 
-def imports(path: Path) -> list[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Modules of ours that a file imports: at its top, inside functions, for types, by a string."""
-    return [module for node in ast.walk(ast.parse(path.read_text())) for module in _named(node)]
+    return tuple(module for node in nodes(path) for module in _named(node))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Everything in a file that may import; each file is read once for all tests."""
+    kinds = ast.Import | ast.ImportFrom | ast.Constant
+    return tuple(node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
 
 
 def _named(node: ast.AST) -> list[str]:
@@ -244,8 +253,7 @@ def test_only_the_ray_engine_imports_ray() -> None:
     for path in SRC.rglob("*.py"):
         if path.name == "ray.py":
             continue
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
+        for node in nodes(path):
             if isinstance(node, ast.Import):
                 assert not any(alias.name.split(".")[0] == "ray" for alias in node.names), path
             elif isinstance(node, ast.ImportFrom):

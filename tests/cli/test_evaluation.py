@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import rillflow as rf
 from rillflow.results.learning_curves import read_run
 from rillflow.runs.history import History
 from rillflow.runs.metrics_file import FULL, MetricsFile
@@ -89,6 +90,8 @@ def test_callbacks_are_named_as_module_and_function(call: Any) -> None:
     first, second = done.err.splitlines()[:2]
     assert first.endswith("ValueError: my own mistake")
     assert "my_callbacks.py:7 in loud" in second
+    policy = done.err.splitlines()[-1].partition("its policy so far: ")[2]
+    assert len(rf.load(policy).evaluate(1)) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 import rillflow as rf
 from docs.generate import algorithms, decisions, hooks, operators, sources
 from rillflow.algorithms import NAMES, get_algorithm
+from tests.web.browser import CHROMIUM, Tab, chromium
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -94,25 +95,45 @@ def test_parts_of_a_file_are_cut_out_by_name() -> None:
     compile(text.split("\n", 1)[1].rpartition("```")[0], "parts", "exec")
 
 
-def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    """Strictly: a dead link or a page that is nowhere in the menu is an error."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages, built strictly: a dead link or a page that is nowhere in the menu is an error."""
     pytest.importorskip("mkdocs")
     pytest.importorskip("material")
+    built = tmp_path_factory.mktemp("docs") / "site"
     subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(built)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         check=True,
         capture_output=True,
         timeout=100,
     )
-    pages = sorted((tmp_path / "site").rglob("*.html"))
+    return built
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
     assert len(pages) > 25
     for page in pages:
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(https?:[^"]+)"', text)
         assert not loaded, f"{page.name} loads {loaded}"
         assert not re.search(r"<p>\[\[[a-z]", text), f"{page.name} has a directive left"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("dark", [False, True])
+def test_pages_fit_a_phone_and_are_dark_where_the_system_is(site: Path, dark: bool) -> None:
+    with chromium() as browser:
+        tab = Tab(browser, width=390, height=844, dark=dark)
+        for page in ("index", "quickstart", "benchmarks", "coming-from", "algorithms/ppo"):
+            tab.open((site / f"{page}.html").as_uri())
+            scheme = "document.body.dataset.mdColorScheme"
+            tab.until(f"{scheme} === '{'slate' if dark else 'default'}'")
+            assert tab.js("document.documentElement.scrollWidth") == 390, page
+        drawn = tab.js("getComputedStyle(document.querySelector('img.flow')).filter")
+        assert ("invert" in drawn) == dark, "drawings are turned over at night"
 
 
 def test_directives_are_all_known() -> None:

@@ -42,7 +42,8 @@ def _tell(given: Sequence[str], error: Exception) -> int:
     name = f" {given[0]}" if given and given[0] in COMMANDS else ""
     text, code = explain_error(error)
     text = text.removeprefix(f"{given[0]}: ").removeprefix("plot: ") if given else text
-    print(f"rillflow{name}: {text}", file=sys.stderr)
+    notes = [f"  {note}" for note in getattr(error, "__notes__", ())]
+    print("\n".join([f"rillflow{name}: {text}", *notes]), file=sys.stderr)
     return code
 
 

@@ -166,6 +166,10 @@ class Training:
                 kept = f"what was written is in {self.directory}" if began else "nothing was kept"
                 print(f"stopped; {kept}", file=sys.stderr)
                 return interrupts.exit_code
+            except Exception as error:
+                if self.directory.policy.exists():
+                    error.add_note(f"its policy so far: {self.directory.policy}")
+                raise
             draw_curve(self.directory)
             finish(self.options, self.directory, outcome)
             return exit_code(outcome, interrupts)
