@@ -78,6 +78,7 @@ TUNED: dict[str, dict[str, Any]] = {
     # first pass over a batch begins with
     "atari-gpu": {
         **impala.TUNED["atari-gpu"],
+        "rollout_fragment_length": 32,
         "train_batch_size": 8192,
         "sgd_minibatch_size": 1024,
         "batch_uses": 4,

@@ -116,10 +116,9 @@ TUNED: dict[str, dict[str, Any]] = {
     },
     "atari-gpu": {
         "env_config": {"resumable": False},  # its games would cost a twentieth of the steps
-        "rollout_fragment_length": 32,
-        "train_batch_size": 4096,  # of several workers, whose trajectories are mixed
-        "sgd_minibatch_size": 512,
-        "max_sample_requests_in_flight_per_worker": 1,  # a fragment takes most of a second
+        "train_batch_size": 1280,  # of two workers at least, whose trajectories are mixed
+        "sgd_minibatch_size": 640,
+        "max_sample_requests_in_flight_per_worker": 1,  # a fragment takes half a second
         "learner_queue_size": 1,
         "grad_clip": 0.5,  # of the gradient of a mean
         "vtrace_lambda": 0.95,
