@@ -30,7 +30,7 @@ def busy(stats: RunStats, machine: Mapping[str, Any]) -> dict[str, float]:
     """Shares of the time: of all workers', of the learner's, of the GPUs'; only what there is.
 
     >>> from rillflow.scheduler.stats import RunStats
-    >>> busy(RunStats((), (), 0.0, 0.0, {}, "", None), {"gpu": 40.0})
+    >>> busy(RunStats(1.0, [], [], "", 0.0, {}), {"gpu": 40.0})
     {'gpu': 0.4}
     """
     told = {}
