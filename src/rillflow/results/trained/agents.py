@@ -12,7 +12,7 @@ from rillflow.errors import BuildError
 from rillflow.experience.batch import Array
 from rillflow.files import write_json
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.results.trained.loading import load
+from rillflow.results.trained.policy_file import load
 from rillflow.results.trained.policy import Trained, thinned
 from rillflow.safety.bounded import read_json
 from rillflow.scheduler.stats import RunStats
