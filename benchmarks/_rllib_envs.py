@@ -1,12 +1,15 @@
-"""RepeatAfterMe, as RLlib's release tests have it: repeat what was seen some steps ago."""
+"""Environments of RLlib's tests that are nowhere else: RepeatAfterMe, agents side by side, torques
+in other units."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
+from gymnasium.wrappers import RescaleAction, TransformObservation
 
 
 class RepeatAfterMe(gymnasium.Env[Any, Any]):
@@ -48,3 +51,66 @@ class RepeatAfterMe(gymnasium.Env[Any, Any]):
             shown = int(self.np_random.integers(2))
         self.shown.append(shown)
         return shown
+
+
+def transformed_pendulum() -> Any:
+    """Pendulum-v1 with torques from 300 to 500."""
+    return RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(300), np.float32(500))
+
+
+class Several:
+    """An environment for each of two agents, with PettingZoo's parallel face.
+
+    An agent whose episode is over waits until that of the other one is, too.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.possible_agents = ["agent_0", "agent_1"]
+        self.agents: list[str] = []
+        self._envs = {agent: make() for agent in self.possible_agents}
+
+    def observation_space(self, agent: str) -> Any:
+        """That of its environment."""
+        return self._envs[agent].observation_space
+
+    def action_space(self, agent: str) -> Any:
+        """That of its environment."""
+        return self._envs[agent].action_space
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        """All begin, each with a seed of its own."""
+        self.agents = list(self.possible_agents)
+        seeds = [None, None] if seed is None else np.random.SeedSequence(seed).generate_state(2)
+        first = {
+            agent: env.reset(seed=None if given is None else int(given))
+            for (agent, env), given in zip(self._envs.items(), seeds, strict=True)
+        }
+        return tuple({agent: both[i] for agent, both in first.items()} for i in (0, 1))
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        """Those whose episodes go on make a step."""
+        steps = {agent: self._envs[agent].step(actions[agent]) for agent in self.agents}
+        self.agents = [agent for agent in self.agents if not (steps[agent][2] or steps[agent][3])]
+        return tuple({agent: step[i] for agent, step in steps.items()} for i in range(5))
+
+    def close(self) -> None:
+        """Let all go."""
+        for env in self._envs.values():
+            env.close()
+
+
+def two_pendulums() -> Several:
+    """Each of two agents has a pendulum."""
+    return Several(lambda: gymnasium.make("Pendulum-v1"))
+
+
+def two_poles_without_velocities() -> Several:
+    """Each of two agents has a pole, whose velocities it does not see."""
+    return Several(_without_velocities)
+
+
+def _without_velocities() -> Any:
+    env = gymnasium.make("CartPole-v1")
+    full: Any = env.observation_space
+    seen = Box(full.low[::2], full.high[::2], dtype=np.float32)
+    return TransformObservation(env, lambda obs: obs[::2], seen)

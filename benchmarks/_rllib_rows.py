@@ -70,6 +70,8 @@ RARE: dict[str, Any] = {
 }
 """of PG; not its settings for every FrozenLake: the slippery one wants a long horizon"""
 ECHO = "_rllib_envs:RepeatAfterMe"
+TRANSFORMED, TORQUES = "_rllib_envs:transformed_pendulum", "Pendulum, torques from 300 to 500"
+PENDULUMS = "_rllib_envs:two_pendulums"
 POLES: dict[str, Any] = {"policies": "shared"}
 
 ROWS: tuple[Row, ...] = (
@@ -85,6 +87,10 @@ ROWS: tuple[Row, ...] = (
     *_rows("appo", HIDDEN, 300, 500_000, f"2026 · {RELEASE} 2.9.3", settings=LSTM),
     *_rows("appo", "FrozenLake-v1", 0.99, 1_000_000, "2.9.3 · 1.13.0", settings=LAKE),
     *_rows("appo", "MultiAgentCartPole", 350, 200_000, "2026 · 2.9.3", settings=POLES),
+    *_rows(
+        "appo", "_rllib_envs:two_poles_without_velocities", 150, 2_000_000, "2026",
+        called="two CartPoles without velocities", settings={**LSTM, **POLES},
+    ),
     *_rows("appo", PENDULUM, -300, 500_000, "2026 · 1.13.0"),
     *_rows("bc", CARTPOLE, 350, 358_400, "2026", greedy=True, data="cartpole_expert"),
     *_rows("bc", PENDULUM, -200, 500_000, "2026", greedy=True, data="pendulum_expert",
@@ -107,6 +113,11 @@ ROWS: tuple[Row, ...] = (
     *_rows("ppo", CARTPOLE, 450, 100_000, "2026 · 1.13.0"),
     *_rows("ppo", HIDDEN, 350, 200_000, f"2026 · {RELEASE} 2.9.3", settings=LSTM),
     *_rows("ppo", PENDULUM, -300, 400_000, "2026 · 1.13.0"),
+    *_rows("ppo", TRANSFORMED, -500, 400_000, "2.9.3 · 1.13.0", called=TORQUES),
+    *_rows(
+        "ppo", PENDULUMS, -300, 400_000, "2026", called="two Pendulums", settings=POLES,
+        own_limit=True,
+    ),
     *_rows(
         "ppo", ECHO, 50, 100_000, "2.9.3 · 1.13.0", called="RepeatAfterMe, of two steps ago",
         settings={**LSTM, "env_config": {"delay": 2}},
@@ -116,6 +127,11 @@ ROWS: tuple[Row, ...] = (
     *_rows("rainbow", CARTPOLE, 450, 100_000, "as DQN", greedy=True),
     *_rows("sac", CARTPOLE, 150, 100_000, "2.9.3 · 1.13.0"),
     *_rows("sac", PENDULUM, -250, 10_000, "2026 · 1.13.0", greedy=True),
+    *_rows("sac", TRANSFORMED, -200, 10_000, "2.9.3 · 1.13.0", called=TORQUES, greedy=True),
+    *_rows(
+        "sac", PENDULUMS, -450, 20_000, "2026", called="two Pendulums", settings=POLES,
+        own_limit=True,
+    ),
     *_rows(
         "sac", ECHO, -50, 4_500, f"{RELEASE} 2.9.3", called="RepeatAfterMe, continuous",
         settings={"env_config": {"delay": 0, "continuous": True}}, greedy=True,
@@ -156,8 +172,7 @@ NOT_ATTEMPTED: tuple[tuple[str, str], ...] = (
     ("InvertedPendulum of MuJoCo (TD3)", "asks for 9,999.9, and the best return is 1,000"),
     ("MAML on CartPole, PendulumMass, AntRandGoal, HalfCheetahRandDirec", "asks for no return"),
     (
-        "MultiAgentPendulum and TransformedActionPendulum (PPO, SAC), self-play in tic-tac-toe and "
-        "two-player Pong (APPO, IMPALA)",
+        "self-play in tic-tac-toe and two-player Pong (APPO, IMPALA)",
         "there are no such environments here",
     ),
     ("the two-step game (QMIX, MADDPG)", "there is neither algorithm here"),

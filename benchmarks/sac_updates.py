@@ -1,9 +1,13 @@
-"""How many updates per second do SAC, TD3 and DDPG make, beside Stable-Baselines3?
+"""How many updates per second do SAC, TD3, DDPG and distributional DQN make, beside SB3?
 
-One process, one thread, batches of 256 rows of Pendulum-v1's shape; slices of updates in turn, so
-that a slow moment hits all. An update of theirs draws its rows from a full replay buffer; ours
-shuffles them out of larger batches, as its learner gets them from replay. Stable-Baselines3 has to
-be installed beside rillflow; without it only our own rates are told.
+One process, one thread, batches of 256 rows of Pendulum-v1's shape, or of CartPole-v1's; slices of
+updates in turn, so that a slow moment hits all. An update of theirs draws its rows from a full
+replay buffer; ours shuffles them out of larger batches, as its learner gets them from replay.
+Stable-Baselines3 has to be installed beside rillflow; without it only our own rates are told.
+
+Of distributions of returns, the peer (sb3-contrib) has QR-DQN and we have C51: both with 51 numbers
+for each action, neither dueling, double nor prioritized. Quantiles are compared each with each, so
+its loss does more; the networks are the same.
 
 `by_hand` is SAC's update in bare NumPy (`sac_by_hand.py`): the limit of what an update in NumPy can
 do on the machine. README.md says where the time goes.
@@ -33,6 +37,14 @@ MINUTES = 6
 ROWS, BATCH = 256, 1024
 BARS = {64: {"numpy": ">= 5", "torch": ">= 3"}, 256: {"auto": ">= 1.15"}}
 """what a framework has to reach with two layers of so many units, in times the peer's rate"""
+C51: dict[str, Any] = {
+    "v_min": 0.0,
+    "v_max": 100.0,
+    "scale_rewards": False,
+    **dict.fromkeys(("noisy", "dueling", "double_q", "prioritized_replay"), False),
+    "n_step": 1,
+}
+"""of Rainbow, what is left of it: 51 atoms"""
 Train = Callable[[int], object]
 
 
@@ -45,12 +57,14 @@ def ask(report: Report) -> None:
     rounds = 3 if report.options.quick else 5 * report.options.repeats
     kernels = [one["architecture"] for one in threadpool_info() if "architecture" in one]
     report.settings |= {"env": "Pendulum-v1", "rows": ROWS, "rounds": rounds, "kernels": kernels}
-    for algorithm in ("sac", "td3", "ddpg"):
+    for algorithm in ("sac", "td3", "ddpg", "c51"):
         for width, bars in BARS.items():
             rivals = {name: learner(algorithm, width, name) for name in ("numpy", "torch")}
             if algorithm == "sac":
                 rivals["by_hand"] = by_hand(width, list(columns().values()), ROWS)
-            if peer:
+            if algorithm == "c51" and importlib.util.find_spec("sb3_contrib") is None:
+                report.lacks("sb3-contrib", "sb3_contrib is not installed in this environment")
+            elif peer:
                 rivals["sb3"] = stable_baselines(algorithm, width)
             updates = 40 if width == 64 else 16
             rates = dict(zip(rivals, measured(rivals, updates, rounds), strict=True))
@@ -95,11 +109,14 @@ def measured(rivals: dict[str, Train], updates: int, rounds: int) -> list[list[f
 
 def setting(algorithm: str, width: int, framework: str) -> tuple[Any, Any]:
     """The policy and the settings."""
-    config = get_algorithm(algorithm).Config(
-        env="Pendulum-v1", hidden=(width, width), framework=framework
+    name, env, own = algorithm, "Pendulum-v1", {}
+    if algorithm == "c51":
+        name, env, own = "rainbow", "CartPole-v1", C51
+    config = get_algorithm(name).Config(
+        env=env, hidden=(width, width), framework=framework, train_batch_size=ROWS, **own
     )
-    env = gym.make("Pendulum-v1")
-    return config.policy_spec(env.observation_space, env.action_space), config
+    spaces = gym.make(env)
+    return config.policy_spec(spaces.observation_space, spaces.action_space), config
 
 
 def picks_numpy(algorithm: str, width: int) -> bool:
@@ -110,19 +127,21 @@ def picks_numpy(algorithm: str, width: int) -> bool:
 def learner(algorithm: str, width: int, framework: str) -> Train:
     """Ours: passes over a batch in minibatches."""
     ours = make_learner(*setting(algorithm, width, framework), 0)
-    batch = SampleBatch({name: column[None] for name, column in columns().items()})
+    batch = SampleBatch({name: column[None] for name, column in columns(algorithm).items()})
     passes = BATCH // ROWS
     return lambda updates: [ours.train(batch, 1, ROWS) for _ in range(updates // passes)]
 
 
-def columns() -> dict[str, Any]:
-    """Rows of Pendulum-v1's shape."""
+def columns(algorithm: str = "sac") -> dict[str, Any]:
+    """Rows of Pendulum-v1's shape, or of CartPole-v1's."""
     rng = np.random.default_rng(0)
+    numbers = 4 if algorithm == "c51" else 3
+    actions: Any = rng.uniform(-2, 2, (BATCH, 1)).astype(np.float32)
     return {
-        "obs": rng.standard_normal((BATCH, 3), np.float32),
-        "actions": rng.uniform(-2, 2, (BATCH, 1)).astype(np.float32),
+        "obs": rng.standard_normal((BATCH, numbers), np.float32),
+        "actions": rng.integers(0, 2, BATCH) if algorithm == "c51" else actions,
         "rewards": rng.standard_normal(BATCH, np.float32),
-        "next_obs": rng.standard_normal((BATCH, 3), np.float32),
+        "next_obs": rng.standard_normal((BATCH, numbers), np.float32),
         "discount": np.full(BATCH, 0.99, np.float32),
     }
 
@@ -131,11 +150,16 @@ def stable_baselines(algorithm: str, width: int) -> Train:
     """The peer, with as many steps in its buffer as a batch of ours has rows."""
     import stable_baselines3
 
-    kind = getattr(stable_baselines3, algorithm.upper())
+    kind, own = getattr(stable_baselines3, algorithm.upper(), None), {}
+    if algorithm == "c51":
+        import sb3_contrib
+
+        kind, own = sb3_contrib.QRDQN, {"n_quantiles": 51}
+    assert kind is not None
     theirs = kind(
         "MlpPolicy",
-        "Pendulum-v1",
-        policy_kwargs={"net_arch": [width, width]},
+        "CartPole-v1" if algorithm == "c51" else "Pendulum-v1",
+        policy_kwargs={"net_arch": [width, width], **own},
         batch_size=ROWS,
         learning_starts=BATCH,
         device="cpu",

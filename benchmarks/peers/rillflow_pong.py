@@ -1,4 +1,4 @@
-"""rillflow: PPO or IMPALA on Pong, Nature CNN, two workers; batches as the peers' are."""
+"""rillflow: PPO, IMPALA or APPO on Pong, Nature CNN, two workers; batches as the peers' are."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ SAME: dict[str, dict[str, Any]] = {
     },
     "impala": {"rollout_fragment_length": 50, "train_batch_size": 500, "lr": 5e-4},
 }
+SAME["appo"] = {**SAME["impala"], "batch_uses": 1}
 
 tracker = Tracker(options.budget, threshold=float("inf"), least=4)
 

@@ -178,3 +178,9 @@ def test_settings_that_nobody_gave_need_no_flag() -> None:
     assert (config.v_min, config.v_max, config.scale_rewards) == (-10.0, 10.0, None)
     trained = train(1500, env="Acrobot-v1")
     assert np.mean([row["clipped_mass"] for row in trained.history]) < 0.2
+
+
+def test_noise_can_be_left_out_where_the_environment_has_settings_for_it() -> None:
+    """Nobody gave `sigma0`: it is what CartPole begins with, and is of no use then."""
+    assert rainbow.Config(env="CartPole-v1").sigma0 != rainbow.Config(env="Bandit").sigma0
+    assert not rainbow.Config.make(env="CartPole-v1", noisy=False).noisy

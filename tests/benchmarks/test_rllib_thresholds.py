@@ -15,7 +15,11 @@ if str(BENCHMARKS) not in sys.path:
     sys.path.append(str(BENCHMARKS))  # they are scripts: they find each other by their folder
 
 import rllib_thresholds  # noqa: E402
-from _rllib_envs import RepeatAfterMe  # noqa: E402
+from _rllib_envs import (  # noqa: E402
+    RepeatAfterMe,
+    transformed_pendulum,
+    two_poles_without_velocities,
+)
 from _rllib_rows import ROWS, Row  # noqa: E402
 
 from docs.generate import rllib_thresholds as shown  # noqa: E402
@@ -51,6 +55,33 @@ def test_numbers_cost_their_distances() -> None:
     assert env.step(obs)[1] == 0
     obs = env.shown[-1]
     assert env.step(obs + np.float32([0.25, -0.5]))[1] == pytest.approx(-0.75)
+
+
+def test_torques_in_other_units_are_the_same_torques() -> None:
+    env = transformed_pendulum()
+    assert (env.action_space.low, env.action_space.high) == (300, 500)
+    for torque, same in ((-2.0, 300.0), (0.0, 400.0), (1.0, 450.0)):
+        env.reset(seed=1)
+        plain = env.unwrapped
+        env.step(np.float32([same]))
+        assert plain.last_u == pytest.approx(torque, abs=1e-4)
+
+
+def test_agents_side_by_side_end_each_for_itself() -> None:
+    env = two_poles_without_velocities()
+    first, _ = env.reset(seed=1)
+    assert {agent: obs.shape for agent, obs in first.items()} == {"agent_0": (2,), "agent_1": (2,)}
+    assert not np.array_equal(first["agent_0"], first["agent_1"])
+    alive = []
+    for t in range(60):  # one pushes to one side until it falls, the other one to and fro
+        _, rewards, terminated, _, _ = env.step({"agent_0": 1, "agent_1": t % 2})
+        alive.append(set(rewards))
+        if terminated.get("agent_0"):
+            break
+    assert alive[-1] == {"agent_0", "agent_1"}
+    assert env.agents == ["agent_1"]
+    env.reset()
+    assert env.agents == env.possible_agents
 
 
 @pytest.mark.parametrize("greedy", [False, True])

@@ -143,3 +143,15 @@ assert packed.detached().get() == {"a": (1, "b")}
 assert "numpy" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_arrays_are_sent_without_loading_masked_ones_if_nobody_has() -> None:
+    code = """
+import sys
+import numpy as np
+from rillflow.engines.packing import pack
+packed = pack({"a": np.arange(3.0), "b": np.array([None, "x"], object)})
+assert packed.detached().get()["a"].tolist() == [0, 1, 2]
+assert "numpy.ma" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from gymnasium import spaces
 import rillflow as rf
 from rillflow.algorithms import bc, dqn, impala, ppo
 from rillflow.learning.acting_device import device_of, require_devices, resources, told, wanted
-from rillflow.learning.algorithm import Algorithm
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.overview import overview
 from rillflow.policies.device_policy import DevicePolicy
@@ -30,6 +27,7 @@ from rillflow.types import ActorInfo
 PIXELS = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
 PARTS = {"num_workers": 2, "num_envs_per_worker": 4, "rollout_fragment_length": 8, "hidden": (8,)}
+LIMITS = {"train_batch_size": 64, "sgd_minibatch_size": 32, "num_sgd_iter": 1}
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
@@ -186,6 +184,9 @@ def test_where_workers_act_is_said_if_a_device_was_asked_for() -> None:
     assert told(spec_of(given), given) == "workers act on CUDA devices: num_gpus_per_worker=0.5"
     text = str(overview(spec_of(auto, VECTOR), auto))
     assert "\nWorkers act on the processor: observations are no images" in text
+    own = ppo.Config(num_gpus=1, **PARTS)
+    assert Workers(own).notes == (told(spec_of(own, VECTOR), own),)
+    assert Workers(ppo.Config(**PARTS)).notes == ()
     assert "Workers act" not in str(overview(spec_of(plain, VECTOR), plain))
 
 
@@ -301,76 +302,6 @@ def test_several_agents_act_on_devices_each_policy_as_it_was_given(
     metrics = worker.pop_metrics()
     assert metrics is not None
     assert metrics["notes"] == ["policy 'b' stays"]
-
-
-# -- a device that fails ---------------------------------------------------------------------------
-
-
-class Failing(RolloutWorker):
-    """A worker whose device fails in its fourth fragment, the first time it lives."""
-
-    def __init__(self, config: AlgorithmConfig, spec: Any, info: ActorInfo) -> None:
-        super().__init__(config, spec, info)
-        self.policy = DevicePolicy(spec, info.seed, "cpu")
-        self.left = 3 if info.index == 0 and info.incarnation == 0 else 10**9
-
-    def sample(self) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            self.policy._forward = self._fails
-        return super().sample()
-
-    def _fails(self, *_: Any) -> Any:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config(ppo.Config):
-    """Settings of its own, as an algorithm has them."""
-
-
-ALGORITHM = Algorithm(
-    "failing", Config, ppo.modules, ppo.update, ppo.plan, prepare=ppo.prepare, worker=Failing
-)
-LIMITS = {"train_batch_size": 64, "sgd_minibatch_size": 32, "num_sgd_iter": 1}
-SAID = "DeviceLost: cpu failed while a worker acted there .CUDA error: an illegal memory access"
-
-
-@pytest.mark.proc
-@pytest.mark.parametrize("on_failure", ["restart", "retry", "drop"])
-def test_a_worker_whose_device_fails_gets_a_new_process(on_failure: Any) -> None:
-    """Also where failures are answered otherwise: to ask the same process again would not help."""
-    with pytest.warns(UserWarning, match=f"{SAID}.*worker-0 is restarted .1 of 5"):
-        run = rf.train(
-            ALGORITHM,
-            "CartPole-v1",
-            on_failure=on_failure,
-            until={"steps": 1500},
-            **PARTS,
-            **LIMITS,
-        )
-    assert run.history[-1]["steps"] >= 1500
-
-
-@pytest.mark.proc
-def test_a_device_that_fails_ends_the_run_if_that_is_asked_for(tmp_path: Path) -> None:
-    """With the operator, and the policy as it was saved last."""
-    where_to = tmp_path / "run"
-    with pytest.raises(rf.DeviceLost, match=SAID.partition(" cpu")[0]) as caught:
-        rf.train(
-            ALGORITHM, "CartPole-v1", on_failure="raise", until={"steps": 10**6},
-            run_dir=where_to, checkpoint_steps=64, **PARTS, **LIMITS,
-        )  # fmt: skip
-    assert isinstance(caught.value, rf.OperatorError)
-    assert "rollouts" in caught.value.operator
-    assert caught.value.actor == "worker-0"
-    assert list((where_to / "checkpoints").iterdir())
-
-
-def test_in_the_driver_there_is_no_new_process() -> None:
-    """There the learner's device is gone with it."""
-    with pytest.raises(rf.DeviceLost, match="only a new one can"):
-        rf.train(ALGORITHM, "CartPole-v1", engine="sim", until={"steps": 10**6}, **PARTS, **LIMITS)
 
 
 # -- on a device -----------------------------------------------------------------------------------

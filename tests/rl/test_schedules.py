@@ -16,6 +16,7 @@ from rillflow.learning import losses
 from rillflow.learning.make_learner import make_learner
 from rillflow.learning.update import Step
 from rillflow.policies.target_networks import Polyak
+from rillflow.rl.replay_actor import ReplayActor
 from rillflow.rl.rollout_worker import RolloutWorker
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.workers import Workers
@@ -355,3 +356,28 @@ def test_batches_and_weights_are_as_they_were_where_nothing_is_on() -> None:
     assert learner.cfg is config
     assert learner.scaled(batch) is batch
     assert replayed(0).keys() == learner.scaled(replayed(0)).keys()
+
+
+def test_importance_weights_follow_a_schedule_shard_by_shard() -> None:
+    """Each of two shards keeps half of the rows, so its way is half as long."""
+    falls = rf.Piecewise((0, 0.2), (0.5, 0.6), (1, 1.0), steps=400)
+    config = dqn.Config(
+        prioritized_replay=True, prioritized_replay_beta=falls, num_replay_buffer_shards=2
+    )
+    actor = ReplayActor(**config.replay_options, info=ActorInfo("replay", 0, 0, seed=0))
+    found = []
+    for seed in range(5):
+        found.append(actor.beta)
+        actor.add(fragment(seed, 10, 5))  # fifty rows
+    assert found == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+
+
+def test_a_schedule_of_importance_weights_can_last_as_long_as_the_run() -> None:
+    """Replay is told how long that is: without, to ask for a weight is an error."""
+    run = rf.train(
+        "dqn", "CartPole-v1", until={"steps": 1500}, engine="sim", seed=0, num_workers=0,
+        prioritized_replay=True, prioritized_replay_beta=rf.Linear(0.4, 1.0),
+    )  # fmt: skip
+    assert run.history[-1]["steps"] >= 1500
+    with pytest.raises(rf.BuildError, match="prioritized_replay_beta must be between 0 and 1"):
+        dqn.Config(prioritized_replay_beta=rf.Linear(0.4, 1.2, steps=10))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import pickle
+import sys
 from collections import ChainMap
 from typing import Any, ClassVar
 
@@ -34,16 +35,16 @@ def _reduced_subclass(array: Any) -> Any:
     return _frozen_again, tuple(array.__reduce__()[:3])
 
 
-_OURS: dict[type, Any] = {
-    np.ndarray: _reduced,
-    np.ma.MaskedArray: _reduced_masked,
-}
+_OURS: dict[type, Any] = {np.ndarray: _reduced}
 
 
 def _override(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and type(value) not in _OURS:
-        return _reduced_subclass(value)
-    return NotImplemented
+    if not isinstance(value, np.ndarray) or type(value) in _OURS:
+        return NotImplemented
+    # who names `np.ma` imports it, which takes 40 ms; where nobody did, nothing is masked
+    if "numpy.ma" in sys.modules and type(value) is np.ma.MaskedArray:
+        return _reduced_masked(value)
+    return _reduced_subclass(value)
 
 
 class ArrayPickler(pickle.Pickler):

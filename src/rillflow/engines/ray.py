@@ -253,8 +253,9 @@ class RayEngine(Engine):
             if amount > has:
                 raise EngineError(
                     f"no room for actor {spec.name!r}: with it the actors need {amount:g} of "
-                    f"{resource!r}, and this Ray has {has:g}. Ask for less in `resources`, or give "
-                    "the engine the address of a larger cluster."
+                    f"{resource!r}, and this Ray has {has:g}. Ask for less in `resources` "
+                    "(num_gpus_per_worker, of rollout workers), or give the engine the address "
+                    "of a larger cluster."
                 )
 
     def _ship(self, code: bytes) -> Any:

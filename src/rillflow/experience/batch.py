@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,17 @@ class SampleBatch(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self.columns)
+
+    # those of `Mapping` would call the three above for each column
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def items(self) -> ItemsView[str, Array]:
+        """Names and columns; stacks are read, as one by one."""
+        read = {n: self._read(n, c) for n, c in self.columns.items() if isinstance(c, Stacks)}
+        columns: dict[str, Any] = {**self.columns, **read} if read else self.columns
+        return columns.items()
 
     def __reduce__(self) -> Any:
         return SampleBatch, (self.columns,)

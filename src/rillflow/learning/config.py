@@ -158,8 +158,7 @@ class AlgorithmConfig(metaclass=_Settings):
     return, at most 10 of these; reported returns stay the environment's; None: those of rollout
     workers are"""
     model: Any = None
-    """mlp, cnn, or a function of the `PolicySpec` that gives a `torch.nn.Module`; None: a cnn for
-    images, an mlp for anything else"""
+    """mlp, cnn or a function of the `PolicySpec` giving a module; None: cnn for images, else mlp"""
     memory: Literal["lstm", "gru"] | None = None
     """cells above the model, which remember the episode; None: each observation stands alone"""
     memory_size: int = 128
@@ -170,15 +169,18 @@ class AlgorithmConfig(metaclass=_Settings):
     num_gpus: int = 0
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
     num_gpus_per_worker: float | None = None
-    """the part of a CUDA device on which each worker's network acts; 0: it acts on the processor;
-    none: with num_gpus, on the learner's devices if observations are images"""
+    """the part of a CUDA device on which each worker's network acts; 0: on the processor; none:
+    with num_gpus, on the learner's devices if observations are images"""
     framework: Literal["auto", "torch", "numpy"] = "auto"
     """what learns: torch; numpy, for an mlp on the processor; auto: numpy where it can"""
     source: Callable[..., Any] | None = None
-    """`source(worker)` gives the batches to learn from, in each worker; None: rollouts in the
-    environment"""
+    """`source(worker)` gives each worker's batches to learn from; None: rollouts in `env`"""
     compile: bool = False
     """whether torch compiles the learner's networks; it takes a minute at first"""
+    learner_precision: Literal["float32", "bf16"] = "float32"
+    """what the learner's convolutions compute in; everything else is in float32"""
+    cuda_graphs: bool | None = None
+    """whether an update on a GPU is recorded and asked for as one; None: one of ours that can be"""
     update: Callable[..., Any] | None = None
     """`update(m, rows, cfg)` yields steps to learn by; None: the algorithm's own"""
     prepare: Callable[..., Any] | None = None

@@ -58,7 +58,9 @@ def _mean(figures: list[Figures], name: str, array: Callable[[Any], Array]) -> f
     values = [told[name] for told in figures if name in told]
     if not values:
         return None
-    if hasattr(values[0], "device") and len(values) > 1 and hasattr(values[0], "detach"):
+    if len(values) == 1:
+        return float(values[0])
+    if hasattr(values[0], "detach"):
         import torch  # figures on a device are fetched together, not one by one
 
         return float(torch.stack(values).double().mean())

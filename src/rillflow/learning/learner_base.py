@@ -66,6 +66,7 @@ class LearnerBase(ABC):
         self.kl_stops = 0
         """batches whose passes ended because the policy had moved too far"""
         self._moved_too_far = False
+        self.target_kl: float | None = getattr(self.cfg, "target_kl", None)
         self.rng = np.random.default_rng(seed)
         self.version = 0
         self.updates = 0
@@ -103,19 +104,25 @@ class LearnerBase(ABC):
                     break
                 self.updates += 1
                 self._follow()
-        made = self.skips.see(self.numbers(sizes))
+            figures, sizes = self.fetched(figures, sizes)
+        made = self.skips.see(sizes)
         self.observations.count([batch])
         self.version += 1
-        self.trained += batch.steps
-        self._count_for_target(batch.steps)
-        result = self.skips.tell(result_of(batch.steps, figures, made, self.array))
+        steps = batch.steps
+        self.trained += steps
+        self._count_for_target(steps)
+        result = self.skips.tell(result_of(steps, figures, made, self.array))
         return self.with_settings(result)
 
     def _minibatches(self, rows: Rows, epochs: int, size: int | None) -> Iterator[Array | None]:
         """The examples of each update, pass by pass."""
         self._moved_too_far = False
         for _ in range(epochs if rows_of.count(rows) else 0):
-            yield from rows_of.orders(rows, size, self.rng)
+            yield from self.minibatches(rows, size)
+
+    def minibatches(self, rows: Rows, size: int | None) -> Iterator[Any]:
+        """The examples of each update of one pass."""
+        return rows_of.orders(rows, size, self.rng)
 
     def assess(self, batch: SampleBatch) -> TrainStats:
         """The figures of an update on a batch, without learning from it."""
@@ -177,9 +184,9 @@ class LearnerBase(ABC):
         """Around everything that takes time."""
         return nullcontext()
 
-    def numbers(self, sizes: list[Any]) -> list[float]:
-        """Sizes of steps as plain numbers."""
-        return sizes
+    def fetched(self, figures: list[Figures], sizes: list[Any]) -> tuple[list[Figures], list[Any]]:
+        """What updates have told, and the sizes of their steps as plain numbers."""
+        return figures, sizes
 
     def array(self, figure: Any) -> Array:
         """A figure as an array."""
@@ -190,7 +197,7 @@ class LearnerBase(ABC):
 
         If it has, the step at hand is not made, and no further one on this batch.
         """
-        target = getattr(self.cfg, "target_kl", None)
+        target = self.target_kl
         if target is None:
             return False
         if "kl" not in figures:
@@ -210,6 +217,7 @@ class LearnerBase(ABC):
         if not self._scheduled:
             return
         self.cfg = self._scheduled.at(self.config.steps_behind(self.trained))
+        self.target_kl = getattr(self.cfg, "target_kl", None)
         self.modules = self.cfg.modules(self.spec)
         for name in self.modules.networks:
             own = self.modules.optimisers.get(name, Optimiser()).lr
@@ -223,7 +231,7 @@ class LearnerBase(ABC):
     def with_settings(self, result: TrainStats) -> TrainStats:
         """A result with the numbers that a schedule has given, and how often passes were ended."""
         more = self._scheduled.figures(self.cfg)
-        if getattr(self.cfg, "target_kl", None) is not None:
+        if self.target_kl is not None:
             more["kl_stops"] = float(self.kl_stops)
         return dataclasses.replace(result, stats={**result.stats, **more}) if more else result
 

@@ -35,27 +35,31 @@ class Adam:
         self.largest = np.zeros_like(parameters) if amsgrad else None
         """that `square` has been, if it is to count in its place"""
         self._free = np.empty_like(parameters)
+        beta1, beta2 = betas
+        self._kept = np.float32(beta1), np.float32(beta2)
+        self._new = np.float32(1 - beta1), np.float32(1 - beta2)
 
     def step(self, gradient: Floats) -> None:
         """One step against the gradient."""
         self.steps += 1
         free, (beta1, beta2) = self._free, self.betas
-        np.multiply(gradient, np.float32(1 - beta1), out=free)
-        self.mean *= np.float32(beta1)
-        self.mean += free
+        mean, square, (kept_mean, kept_square) = self.mean, self.square, self._kept
+        new_mean, new_square = self._new
+        np.multiply(gradient, new_mean, out=free)
+        mean *= kept_mean
+        mean += free
         np.multiply(gradient, gradient, out=free)
-        free *= np.float32(1 - beta2)
-        self.square *= np.float32(beta2)
-        self.square += free
+        free *= new_square
+        square *= kept_square
+        square += free
         # both averages began at 0; dividing by the weight of what was seen makes up for it, which
         # of the squares is done to `eps` and to the rate, that are one number each
         weight = math.sqrt(1 - beta2**self.steps)
-        square = self.square
         if self.largest is not None:
             square = np.maximum(self.largest, square, out=self.largest)
         np.sqrt(square, out=free)
         free += np.float32(self.eps * weight)
-        np.divide(self.mean, free, out=free)
+        np.divide(mean, free, out=free)
         free *= np.float32(self.lr * weight / (1 - beta1**self.steps))
         self.parameters -= free
         if self.steps % _SWEEP == 0:

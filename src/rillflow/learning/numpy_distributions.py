@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from rillflow.learning.few_rows import numbered, over_few
 from rillflow.policies.actions import Actions
 from rillflow.policies.sampling import Array, Floats
 
@@ -20,14 +21,14 @@ class Categorical:
 
     def evaluate(self, logits: Floats, taken: Array) -> tuple[Floats, Floats]:
         """Log-probabilities of the actions taken [N], and entropies [N], of logits [A, N]."""
-        self._at = (taken, np.arange(len(taken)))
-        logp = logits - logits.max(0)
+        self._at = (taken, numbered(len(taken)))
+        logp = logits - over_few(np.maximum, logits)
         p = np.exp(logp)
-        total = p.sum(0)
+        total = over_few(np.add, p)
         p /= total
         logp -= np.log(total)
         self._p, self._logp = p, logp
-        self._entropy = -(p * logp).sum(0)
+        self._entropy = -over_few(np.add, p * logp)
         return logp[self._at], self._entropy
 
     def backward(self, d_logp: Floats, d_entropy: float | Floats, add: bool = False) -> Floats:

@@ -36,24 +36,24 @@ class Linear:
 
     def backward(self, x: Floats, d_out: Floats, add: bool = False) -> None:
         """Leave the gradients of weights and bias, or add to those that are there."""
-        turned = x.swapaxes(-1, -2)
         # a product with ones is a sum that BLAS does, several times faster than `sum`
         ones = _ones(d_out.shape[-1:])
+        if not (add or self._several):
+            d_out.dot(x.T, self.d_weight)
+            d_out.dot(ones, self.d_bias)
+            return
+        turned = x.swapaxes(-1, -2)
         if add:
             self.d_weight += np.matmul(d_out, turned)
             self.d_bias += np.matmul(d_out, ones)
-        elif self._several:
+        else:
             np.matmul(d_out, turned, out=self.d_weight)
             np.matmul(d_out, ones, out=self.d_bias)
-        else:
-            d_out.dot(turned, self.d_weight)
-            d_out.dot(ones, self.d_bias)
 
     def d_input(self, d_out: Floats, out: Floats | None = None) -> Floats:
         """The gradient of what came in, [inputs, N]."""
         if out is not None and self._one_output:  # BLAS takes four times as long for a product
-            out[...] = d_out  # along an axis of one
-            out *= self._turned
+            np.multiply(self._turned, d_out, out=out)  # along an axis of one
             return out
         if self._several:
             return np.matmul(self._turned, d_out, out=out)
@@ -91,6 +91,7 @@ class Layers:
         self._d_hidden: list[Floats] = []
         self._passing: list[Floats] = []
         self._slopes: dict[tuple[int, ...], Floats] = {}
+        """room for the slope of an activation, one for all layers of a shape"""
 
     def forward(self, x: Floats) -> Pass:
         """[inputs, N] to [features, N], remembered until `forget`."""
@@ -99,17 +100,14 @@ class Layers:
         one = self._free.pop() if self._free else Pass(self._arrays(self._rows), self._rows)
         self._used.append(one)
         one.x = x
-        for linear, out in zip(self.linears, one.hidden, strict=True):
-            x = self._activate(linear.forward(x, out))
+        self._through(x, one.hidden)
         return one
 
     def apply(self, x: Floats) -> Floats:
         """The same, not remembered: it is overwritten by the next such pass."""
         if not self._passing or self._passing[0].shape[-1] != x.shape[-1]:
             self._passing = self._arrays(x.shape[-1])
-        for linear, out in zip(self.linears, self._passing, strict=True):
-            x = self._activate(linear.forward(x, out))
-        return x
+        return self._through(x, self._passing)
 
     def forget(self) -> None:
         """Passes are over: the next ones of as many rows write where they did."""
@@ -162,16 +160,22 @@ class Layers:
         d_inputs: Floats = np.matmul(flat.T, d.reshape(len(flat), -1))
         return d_inputs
 
-    def _activate(self, x: Floats) -> Floats:
-        # two arrays are compared four times as fast as an array and a number
-        activated: Floats = (
-            np.tanh(x, out=x) if self.tanh else np.maximum(x, _zeros(x.shape), out=x)
-        )
-        return activated
+    def _through(self, x: Floats, results: list[Floats]) -> Floats:
+        """What comes out last; the result of each layer is left in these arrays."""
+        for linear, out in zip(self.linears, results, strict=True):
+            linear.forward(x, out)
+            if self.tanh:
+                np.tanh(out, out=out)
+            else:  # two arrays are compared four times as fast as an array and a number
+                np.maximum(out, _zeros(out.shape), out=out)
+            x = out
+        return x
 
     def _through_activation(self, hidden: Floats, d: Floats) -> None:
         """Multiply `d` with the slope of the activation, which follows from its result."""
-        slope = self._slope(d)
+        slope = self._slopes.get(d.shape)
+        if slope is None:
+            slope = self._slopes[d.shape] = np.empty_like(d)
         if self.tanh:
             np.multiply(hidden, hidden, out=slope)
             np.subtract(_ONE, slope, out=slope)
@@ -186,13 +190,6 @@ class Layers:
         self._rows = rows
         self._free = []
         self._d_hidden, self._slopes = self._arrays(rows), {}
-
-    def _slope(self, d: Floats) -> Floats:
-        """Room for the slope of an activation, one for all layers of a shape."""
-        slope = self._slopes.get(d.shape)
-        if slope is None:
-            slope = self._slopes[d.shape] = np.empty_like(d)
-        return slope
 
 
 _ZERO, _ONE = np.float32(0), np.float32(1)

@@ -11,7 +11,6 @@ import numpy as np
 
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
-from rillflow.learning.blas import blas_threads
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.learner_base import LearnerBase
@@ -20,6 +19,7 @@ from rillflow.learning.numpy_modules import NumpyModules
 from rillflow.learning.results import Gradients, TrainStats
 from rillflow.learning.tape import Var
 from rillflow.learning.update import Rows, Step, lone_step, steps_of
+from rillflow.policies.blas import blas_threads
 from rillflow.policies.modules import Optimiser
 from rillflow.policies.spec import PolicySpec
 

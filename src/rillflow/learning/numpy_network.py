@@ -67,7 +67,7 @@ class Network(NumpyModule):
         assert values is not None
         _rule_out(outputs, forbidden)
         results = (*distribution.evaluate(outputs, taken), values)
-        logp, entropy, value = (Var(result.reshape(lead), self.tape) for result in results)
+        logp, entropy, value = [Var(result.reshape(lead), self.tape) for result in results]
 
         def back() -> None:
             d_logp, d_entropy, d_values = logp.pop(), entropy.pop(), value.pop()
@@ -93,11 +93,9 @@ class Network(NumpyModule):
         """Values [...] of observations."""
         assert self._value_head is not None
         lead = obs.shape[: obs.ndim - len(self.spec.observation_shape)]
-        columns = self._columns(obs.reshape(-1, prod(self.spec.observation_shape)))
         if self.tape is None:
-            layers = self._critic or self._trunk
-            plain: Floats = self._value_head.forward(layers.apply(columns))[0]
-            return plain.reshape(lead)
+            return self._plain_values(obs)
+        columns = self._columns(obs.reshape(-1, prod(self.spec.observation_shape)))
         _, values, passes = self._forward(columns)
         assert values is not None
         out = Var(values.reshape(lead), self.tape)
@@ -110,6 +108,15 @@ class Network(NumpyModule):
 
         self.tape.backs.append(back)
         return out
+
+    def _plain_values(self, obs: Array) -> Floats:
+        """Values [...] of observations, which nothing is learned through."""
+        assert self._value_head is not None
+        lead = obs.shape[: obs.ndim - len(self.spec.observation_shape)]
+        layers = self._critic or self._trunk
+        columns = self._columns(obs.reshape(-1, prod(self.spec.observation_shape)))
+        values: Floats = self._value_head.forward(layers.apply(columns))[0]
+        return values.reshape(lead)
 
     def q_values(self, obs: Array) -> Any:
         """One value per action [N, actions]; in memory, those of an action are side by side."""
@@ -147,16 +154,14 @@ class Network(NumpyModule):
         """
         logp, entropy, values = self.evaluate(batch["obs"], batch["actions"])
         known = values.value if isinstance(values, Var) else values
-        plain = self if self.tape is None else self.frozen()
-        after = np.concatenate([known[1:], plain.values(batch[BOOTSTRAP])[None]])
-        return logp, entropy, values, plain.across_cuts(batch, after)
+        after = np.concatenate([known[1:], self._plain_values(batch[BOOTSTRAP])[None]])
+        return logp, entropy, values, self.across_cuts(batch, after)
 
     def values_of_fragments(self, batch: Mapping[str, Array]) -> tuple[Floats, Floats]:
         """Values of each observation and of the true next one, both [T, B], from one pass."""
         # the next observation of step t is the observation of step t + 1
-        plain = self if self.tape is None else self.frozen()
-        values = plain.values(np.concatenate([batch["obs"], batch[BOOTSTRAP][None]]))
-        return values[:-1], plain.across_cuts(batch, values[1:])
+        values = self._plain_values(np.concatenate([batch["obs"], batch[BOOTSTRAP][None]]))
+        return values[:-1], self.across_cuts(batch, values[1:])
 
     def across_cuts(self, batch: Mapping[str, Array], after: Floats) -> Floats:
         """Values of the next rows, but where an episode was cut and the next one began at once."""
@@ -165,7 +170,7 @@ class Network(NumpyModule):
         cut = batch["truncated"] & ~batch["terminated"]
         if cut.any():
             after = after.copy()
-            after[cut] = self.values(batch["next_obs"][cut])
+            after[cut] = self._plain_values(batch["next_obs"][cut])
         return after
 
     # -- noise ---------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from rillflow.learning.update import Rows
 
 def fragments(m: Any, batch: Mapping[str, Any], cfg: Any) -> Rows:
     """Fragments as they are, time-major: for losses that look along them."""
-    return Rows(batch)
+    return Rows(batch.items())
 
 
 def flat_rows(m: Any, batch: Mapping[str, Any], cfg: Any) -> Rows:

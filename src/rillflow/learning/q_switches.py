@@ -22,7 +22,7 @@ def problems(cfg: QNetworkConfig) -> list[str]:
         wrong.append(f"sigma0 must be above 0 and below 100, got {cfg.sigma0!r}")
     if cfg.noisy:
         wrong += _told_twice(cfg)
-    elif cfg.sigma0 != _usual(cfg)["sigma0"]:
+    elif cfg.sigma0 not in (_usual(cfg)["sigma0"], tuned(type(cfg), cfg.env).get("sigma0")):
         wrong.append(
             f"sigma0={cfg.sigma0!r} is how much noise noisy layers have, and noisy=False: give "
             "noisy=True, or leave it out"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rillflow.learning.config import AlgorithmConfig, below_one
+from rillflow.learning.schedules import divided
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,6 @@ class ReplayConfig(AlgorithmConfig):
         "gamma",
         "training_intensity",
         "prioritized_replay_alpha",
-        "prioritized_replay_beta",
         "final_prioritized_replay_beta",
         "prioritized_replay_epsilon",
     )
@@ -41,7 +41,8 @@ class ReplayConfig(AlgorithmConfig):
     prioritized_replay_alpha: float = 0.6
     """how much priorities count: 0 not at all, 1 in proportion"""
     prioritized_replay_beta: float = 0.4
-    """how much importance weights correct for that at first: 1 wholly"""
+    """how much importance weights correct for that at first: 1 wholly; a schedule says it for the
+    whole way, and the two settings below are of no use then"""
     final_prioritized_replay_beta: float = 1.0
     """how much they do in the end"""
     prioritized_replay_beta_timesteps: int = 200_000
@@ -90,7 +91,7 @@ class ReplayConfig(AlgorithmConfig):
             "train_batch_size": self.rows_per_draw,
             "prioritized": self.prioritized_replay,
             "alpha": self.prioritized_replay_alpha,
-            "beta": self.prioritized_replay_beta,
+            "beta": divided(self.prioritized_replay_beta, shards),
             "final_beta": self.final_prioritized_replay_beta,
             "beta_rows": -(-self.prioritized_replay_beta_timesteps // shards),
             "epsilon": self.prioritized_replay_epsilon,

@@ -128,6 +128,17 @@ def parse(text: str) -> Schedule:
         raise BuildError(f"a schedule is written {WRITTEN}; got {text!r}") from None
 
 
+def divided(value: Any, shards: int) -> Any:
+    """A number, or a schedule counted by one of so many shards that share the steps.
+
+    >>> divided(Linear(0.4, 1.0, steps=100), 4).steps, divided(0.4, 4)
+    (25, 0.4)
+    """
+    if not isinstance(value, Schedule) or value.steps is None:
+        return value
+    return dataclasses.replace(value, steps=-(-value.steps // shards))
+
+
 # -- settings that have some ----------------------------------------------------------------------
 
 

@@ -99,6 +99,8 @@ class Var:
 
     def __add__(self, other: Any) -> Var:
         out = Var(self.value + value_of(other), self.tape)
+        if type(out.value) is not np.ndarray:
+            return _of_numbers(out, (self, 1.0), (other, 1.0))
 
         def back() -> None:
             gradient = out.pop()
@@ -117,6 +119,8 @@ class Var:
 
     def __sub__(self, other: Any) -> Var:
         out = Var(self.value - value_of(other), self.tape)
+        if type(out.value) is not np.ndarray:
+            return _of_numbers(out, (self, 1.0), (other, -1.0))
 
         def back() -> None:
             gradient = out.pop()
@@ -134,6 +138,8 @@ class Var:
     def __mul__(self, other: Any) -> Var:
         value, factor = self.value, value_of(other)
         out = Var(value * factor, self.tape)
+        if type(out.value) is not np.ndarray:
+            return _of_numbers(out, (self, factor), (other, value))
 
         def back() -> None:
             gradient = out.pop()
@@ -317,6 +323,21 @@ class Var:
 
     def __repr__(self) -> str:
         return f"Var({self.value!r})"
+
+
+def _of_numbers(out: Var, *parts: tuple[Any, Any]) -> Var:
+    """One number made of others, each with its slope: without questions about shapes."""
+
+    def back() -> None:
+        gradient, out.grad = out.grad, None
+        if gradient is not None:
+            for part, slope in parts:
+                if type(part) is Var:
+                    own = gradient * slope
+                    part.grad = own if part.grad is None else part.grad + own
+
+    out.tape.backs.append(back)
+    return out
 
 
 def value_of(x: Any) -> Any:

@@ -45,4 +45,7 @@ def whole(frames: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 def _sent(column: Array, device: torch.device) -> torch.Tensor:
     """From memory that the device reads by itself, so that nobody waits for it."""
-    return tensor_of(np.ascontiguousarray(column)).pin_memory().to(device, non_blocking=True)
+    kind = torch.from_numpy(np.empty(0, column.dtype)).dtype
+    pinned = torch.empty(column.shape, dtype=kind, pin_memory=True)
+    pinned.numpy()[...] = column
+    return pinned.to(device, non_blocking=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,27 @@ from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.device_errors import LearningErrors
 from rillflow.learning.devices import learner_devices, shares
 from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.learner_base import LearnerBase
 from rillflow.learning.results import Gradients, TrainStats
+from rillflow.learning.torch_adam import adam_step, first_step, remember, remembered, shortened
 from rillflow.learning.torch_batches import on_device, tensor_of
+from rillflow.learning.torch_graphs import UpdateGraphs, may_be_recorded
 from rillflow.learning.torch_modules import TorchModules, resting
+from rillflow.learning.torch_on_device import (
+    DeviceRates,
+    fetched_together,
+    let_be_fast,
+    sent_together,
+    set_precision,
+)
 from rillflow.learning.torch_parts import (
     buffers_of_targets,
     detached,
     joined,
+    parameters_of_targets,
     parts_of,
     sum_of,
 )
@@ -67,6 +79,10 @@ class TorchLearner(LearnerBase):
         self.device = torch.device(names[0])
         self.looks = self.device.type == "cpu"
         """whether each step looks at its numbers: to look at those of a GPU is to wait for it"""
+        if not self.looks:
+            let_be_fast()
+        for copy in self.copies:
+            set_precision([net.network for _, net in copy.all()], config.learner_precision)
         self.parameters = {
             name: dict(net.network.named_parameters()) for name, net in self.m.by_name.items()
         }
@@ -76,17 +92,11 @@ class TorchLearner(LearnerBase):
         ]
         self.optimisers = {name: self._new_optimiser(name) for name in self.m.by_name}
         self._averages: dict[str, tuple[list[Any], ...]] = {}
-        """on the processor: what each optimiser remembers, slot by slot, once it has made a step"""
-        self._followers = [
-            {
-                name: tuple(
-                    [parameter.detach() for parameter in net.network.parameters()]
-                    for net in (target, copy.by_name[name])
-                )
-                for name, target in copy.targets.items()
-            }
-            for copy in self.copies
-        ]
+        """what each optimiser remembers, slot by slot, once it has made a step"""
+        self.rates = DeviceRates(self.device)
+        """on a device: learning rates, and steps so far, which nobody has to ask it for"""
+        self.graphs = UpdateGraphs(self) if may_be_recorded(self) else None
+        self._followers = [parameters_of_targets(copy) for copy in self.copies]
         self._buffers = [buffers_of_targets(copy) for copy in self.copies]
 
     def _new_optimiser(self, name: str) -> torch.optim.Adam:
@@ -100,6 +110,10 @@ class TorchLearner(LearnerBase):
         )
 
     # -- learning ------------------------------------------------------------------------------
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Where an error of the device says what to do."""
+        return LearningErrors(self.device, self.config)
 
     def rows(self, batch: SampleBatch) -> Rows:
         """What the algorithm's `prepare` makes of a batch, on the first device."""
@@ -117,9 +131,14 @@ class TorchLearner(LearnerBase):
             for copy in self.copies
         ]
 
-    def learn_from(self, everywhere: Any, chosen: Array | None) -> tuple[Figures, Any]:
+    def learn_from(self, everywhere: Any, chosen: Any) -> tuple[Figures, Any]:
         """All steps of one update; its figures, and how large losses and gradients were."""
-        parts = list(parts_of(everywhere, chosen))
+        if self.graphs is not None:
+            return self.graphs.learn_from(everywhere[0], chosen)
+        return self.update_once(list(parts_of(everywhere, chosen)))
+
+    def update_once(self, parts: list[Rows]) -> tuple[Figures, Any]:
+        """The same, of rows of which each device has a part."""
         share = shares([rows_of.weight(part) for part in parts]) if len(parts) > 1 else [1.0]
         figures: Figures = {}
         size: Any = 0.0
@@ -128,6 +147,8 @@ class TorchLearner(LearnerBase):
             for m, part in zip(self.copies, parts, strict=False)
         ]
         for steps in zip(*updates, strict=True):
+            if steps[0].every > 1 and self.rates.recording:
+                raise RuntimeError("a step is taken only once in several updates")
             if not self.taken(steps[0]):
                 continue
             figures |= joined([detached(step.stats) for step in steps], share)
@@ -246,50 +267,38 @@ class TorchLearner(LearnerBase):
                 return size
         for name in names:
             optimiser = self.optimisers[name]
-            self._set_rate(name, optimiser)
-            if not self.looks:  # the optimiser itself leaves the step out, on the device
+            if self.looks:
+                self._set_rate(name, optimiser)
+                self._step_by(name, optimiser, optimiser.param_groups[0]["lr"])
+            else:  # the optimiser itself leaves the step out, on the device
                 skip = size.isfinite().logical_not().float().reshape(())
-                optimiser.found_inf = skip  # type: ignore[attr-defined]
-                optimiser.step()
-            else:
-                self._step_here(name, optimiser)
+                self._step_by(name, optimiser, self.rate_there(name), skip)
             for copy in self.copies[1:]:
                 copy.by_name[name].network.load_state_dict(
                     self.m.by_name[name].network.state_dict()
                 )
         return size
 
-    def _step_here(self, name: str, optimiser: torch.optim.Adam) -> None:
-        """A step on the processor: as `optimiser.step()`, in a third of the time around it."""
+    def rate_there(self, name: str) -> Any:
+        """The learning rate of an optimiser's next step, on the device; that step counts."""
+        optimiser = self.optimisers[name]
+        if not self.rates.recording:
+            self._set_rate(name, optimiser)
+        return self.rates.next(name, optimiser.param_groups[0]["lr"])
+
+    def _step_by(
+        self, name: str, optimiser: torch.optim.Adam, rate: Any, skip: torch.Tensor | None = None
+    ) -> None:
+        """As `optimiser.step()`, in a third of the time around it; none where `skip` is not 0."""
         parameters = self._lists[0][name]
-        gradients = [parameter.grad for parameter in parameters]
         slots = self._averages.get(name)
-        if slots is None or any(gradient is None for gradient in gradients):
-            optimiser.step()
-            state = [optimiser.state.get(parameter) for parameter in parameters]
-            if all(state):
-                names = (*_SLOTS, _LARGEST) if self.config.amsgrad else _SLOTS
-                self._averages[name] = tuple([s[slot] for s in state if s] for slot in names)
+        if slots is None or any(parameter.grad is None for parameter in parameters):
+            self._averages.pop(name, None)
+            slots = first_step(optimiser, parameters, self.config.amsgrad, skip)
+            if slots is not None:
+                self._averages[name] = slots
             return
-        mean, square, steps, *largest = slots
-        group = optimiser.param_groups[0]
-        with torch.no_grad():
-            torch._foreach_add_(steps, 1)
-            torch._fused_adam_(
-                parameters,
-                gradients,
-                mean,
-                square,
-                largest[0] if largest else [],
-                steps,
-                lr=group["lr"],
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                weight_decay=0.0,
-                eps=group["eps"],
-                amsgrad=bool(largest),
-                maximize=False,
-            )
+        adam_step(optimiser, parameters, slots, rate, skip)
 
     def normalizers(self) -> list[Any]:
         """Of all networks that see observations, on every device, that of the acting one first."""
@@ -305,7 +314,8 @@ class TorchLearner(LearnerBase):
     def _set_rate(self, name: str, optimiser: torch.optim.Adam) -> None:
         usual = self.modules.optimisers.get(name, _USUAL).lr is None
         if self.config.final_lr is not None and usual:
-            self.set_rate(name, self.config.learning_rate(_steps(optimiser)))
+            steps = _steps(optimiser) if self.looks else self.rates.made.get(name, 0)
+            self.set_rate(name, self.config.learning_rate(steps))
 
     def _clip(self, name: str) -> torch.Tensor:
         """Shorten the gradient of a network, if it is too long; the length that it had."""
@@ -313,28 +323,20 @@ class TorchLearner(LearnerBase):
         clip = self.cfg.grad_clip if clip is None else clip
         shorten = clip is not None and math.isfinite(clip)
         parameters, most = self._lists[0][name], self.cfg.grad_clip_value
-        if most is None and shorten:
-            return torch.nn.utils.clip_grad_norm_(parameters, clip)
-        length = self._length([p.grad for p in parameters if p.grad is not None])
-        if most is not None:
-            torch.nn.utils.clip_grad_value_(parameters, most)
-            if shorten:
-                torch.nn.utils.clip_grad_norm_(parameters, clip)
-        return length
+        return shortened(parameters, clip if shorten else None, most, looks=self.looks)
 
-    def _length(self, gradients: list[torch.Tensor]) -> torch.Tensor:
-        if self.looks and gradients:  # as `get_total_norm`, which first sorts them by device
-            lengths = torch.stack(torch._foreach_norm(gradients))
-            length: torch.Tensor = torch.linalg.vector_norm(lengths)
-            return length
-        return torch.nn.utils.get_total_norm(gradients)
+    def fetched(self, figures: list[Figures], sizes: list[Any]) -> tuple[list[Figures], list[Any]]:
+        """What updates have told, as plain numbers; of a device all is fetched together."""
+        if self.looks:
+            return figures, [float(size) for size in sizes]
+        found, numbers = fetched_together(figures, sizes)
+        self.rates.forget_left_out(numbers)
+        return found, numbers
 
-    def numbers(self, sizes: list[Any]) -> list[float]:
-        """Sizes of steps as plain numbers; those on a device are fetched together."""
-        if sizes and all(isinstance(size, torch.Tensor) for size in sizes):
-            fetched: list[float] = torch.stack(sizes).detach().cpu().double().tolist()
-            return fetched
-        return [float(size) for size in sizes]
+    def minibatches(self, rows: Rows, size: int | None) -> Iterator[Any]:
+        """The examples of each update of one pass; on one device their numbers are there."""
+        chosen = super().minibatches(rows, size)
+        return chosen if self.looks or self.others else sent_together(chosen, self.device)
 
     def array(self, figure: Any) -> Array:
         """A figure as an array."""
@@ -349,6 +351,11 @@ class TorchLearner(LearnerBase):
         return device
 
     # -- state ---------------------------------------------------------------------------------
+
+    def get_weights(self) -> Mapping[str, Array]:
+        """A snapshot of the acting network, which later training does not change."""
+        with self.computing():
+            return super().get_weights()
 
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Let the acting network go on from these, on all devices."""
@@ -366,27 +373,19 @@ class TorchLearner(LearnerBase):
 
     def optimiser_state(self, name: str) -> dict[str, dict[str, Array]]:
         """What the optimiser of a network remembers of each parameter; nothing before a step."""
-        slots = self.optimisers[name].state
-        return {
-            key: {slot: np.array(value.cpu().numpy()) for slot, value in slots[p].items()}
-            for key, p in self.parameters[name].items()
-            if p in slots
-        }
+        with self.computing():
+            return remembered(self.optimisers[name], self.parameters[name])
 
     def set_optimiser_state(self, name: str, slots: Mapping[str, Mapping[str, Array]]) -> None:
         """Restore that."""
-        state = self.optimisers[name].state
-        state.clear()
+        remember(self.optimisers[name], self.parameters[name], slots, amsgrad=self.config.amsgrad)
         self._averages.pop(name, None)
-        for key, saved in slots.items():
-            restored = {slot: self._tensor(np.array(value)) for slot, value in saved.items()}
-            if self.config.amsgrad:  # saved without: the largest squares are those of late
-                restored.setdefault(_LARGEST, restored["exp_avg_sq"].clone())
-            state[self.parameters[name][key]] = restored
+        if self.graphs is not None:
+            self.graphs.forget()  # they go on from what it remembered
+        self.rates.made[name] = max((int(slot["step"]) for slot in slots.values()), default=0)
 
 
 _USUAL = Optimiser()
-_SLOTS, _LARGEST = ("exp_avg", "exp_avg_sq", "step"), "max_exp_avg_sq"
 
 
 def _loss(step: Step) -> Any:

@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from rillflow.experience.batch import Array
 from rillflow.learning import rows as rows_of
 from rillflow.learning.devices import portions
 from rillflow.learning.figures import Figures
 from rillflow.learning.update import Rows
 
 
-def parts_of(everywhere: Sequence[Rows], chosen: Array | None) -> Iterator[Rows]:
+def parts_of(everywhere: Sequence[Rows], chosen: Any) -> Iterator[Rows]:
     """The chosen rows, a part for each device, from the rows that lie there already."""
-    order = None if chosen is None else torch.from_numpy(chosen)
+    order = torch.from_numpy(chosen) if isinstance(chosen, np.ndarray) else chosen
     if len(everywhere) == 1:
         device = next(iter(everywhere[0].values())).device
         yield everywhere[0] if order is None else rows_of.take(everywhere[0], order.to(device))
@@ -65,5 +64,16 @@ def buffers_of_targets(m: Any) -> dict[str, list[tuple[torch.Tensor, torch.Tenso
     """The buffers of each network that has a target: the target's, and beside it its own."""
     return {
         name: list(zip(target.network.buffers(), m.by_name[name].network.buffers(), strict=True))
+        for name, target in m.targets.items()
+    }
+
+
+def parameters_of_targets(m: Any) -> dict[str, tuple[list[torch.Tensor], ...]]:
+    """The parameters of each network that has a target: the target's, and beside them its own."""
+    return {
+        name: tuple(
+            [parameter.detach() for parameter in net.network.parameters()]
+            for net in (target, m.by_name[name])
+        )
         for name, target in m.targets.items()
     }

@@ -13,6 +13,7 @@ from rillflow.experience.running_return import RUNNING_RETURN
 from rillflow.experience.sequences import sequences_of, side_by_side
 from rillflow.experience.transitions import transitions, worker_errors
 from rillflow.learning.reward_scale import RewardScale
+from rillflow.learning.schedules import Linear, Schedule
 from rillflow.types import ActorInfo
 
 KEY_BITS, ROW_BITS = 50, 40
@@ -45,7 +46,7 @@ class ReplayActor:
         *,
         prioritized: bool = True,
         alpha: float = 0.6,
-        beta: float = 0.4,
+        beta: float | Schedule = 0.4,
         final_beta: float | None = None,
         beta_rows: int = 1,
         epsilon: float = 1e-6,
@@ -59,9 +60,11 @@ class ReplayActor:
         self.train_batch_size = train_batch_size
         self.n_step = n_step
         self.gamma = gamma
-        self.first_beta = beta
-        self.final_beta = beta if final_beta is None else final_beta
-        self.beta_rows = beta_rows
+        self.betas: Schedule = (
+            beta
+            if isinstance(beta, Schedule)
+            else Linear(beta, beta if final_beta is None else final_beta, steps=max(1, beta_rows))
+        )
         self.sequences = sequences
         self.reward_scale = RewardScale() if scale_rewards else None
         """for what workers think of rows, whose values are learned from scaled rewards"""
@@ -72,16 +75,15 @@ class ReplayActor:
         self.buffer: ReplayBuffer
         if prioritized:
             self.buffer = PrioritizedReplayBuffer(
-                capacity, alpha=alpha, beta=beta, epsilon=epsilon, seed=info.seed
+                capacity, alpha=alpha, beta=self.betas.at(0), epsilon=epsilon, seed=info.seed
             )
         else:
             self.buffer = ReplayBuffer(capacity, seed=info.seed)
 
     @property
     def beta(self) -> float:
-        """How much importance weights correct now: a line over the first `beta_rows` rows."""
-        done = min(1.0, self.buffer.inserted / max(1, self.beta_rows))
-        return self.first_beta + done * (self.final_beta - self.first_beta)
+        """How much importance weights correct now, after so many rows."""
+        return self.betas.at(self.buffer.inserted)
 
     def add(self, batch: SampleBatch) -> None:
         """Keep the rows of a fragment, or of a batch of one step whose rows stand alone already.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from rillflow.errors import RillflowError, RunError
 from rillflow.runs.interrupts import Interrupts
 from rillflow.runs.progress.curve_svg import CurvePicture
-from rillflow.runs.progress.html import run_html
 
 if TYPE_CHECKING:
     from rillflow.flows.flow import Flow
@@ -265,6 +264,8 @@ class TrainingRun:
 
     def _repr_html_(self) -> str | None:
         """Figures, curve, operators and dataflow; None: it is drawn already, right above."""
+        from rillflow.runs.progress.html import run_html  # for notebooks alone
+
         if self.drawn_in is not None and self.drawn_in == _this_cell():
             return None
         stats = None

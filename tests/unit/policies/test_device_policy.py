@@ -17,7 +17,7 @@ from rillflow.policies.device_policy import DevicePolicy
 from rillflow.policies.fixed_shapes import FixedShapes
 from rillflow.policies.torch_policy import TorchPolicy
 from rillflow.policies.weights_to_device import WeightsToDevice
-from tests.unit.policies.parts import CONTINUOUS, IMAGE, SEVERAL, make_spec, shaken
+from tests.unit.policies.parts import CONTINUOUS, IMAGE, MIXED, SEVERAL, make_spec, shaken
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 PARTS = {
@@ -54,6 +54,7 @@ FORWARD = {
     "noisy": make_spec(IMAGE, model="cnn", head="q", noisy=0.5),
     "masked": make_spec(MASKED, model="cnn"),
     "vectors": make_spec(),
+    "choices and numbers": make_spec(IMAGE, MIXED, model="cnn"),
     "normalised": make_spec(normalize_observations=True),
     "own": make_spec(IMAGE, model=Own),
 }

@@ -101,8 +101,9 @@ def vtrace(
     lam: float = 1.0,
 ) -> tuple[Array, Array]:
     """`returns.vtrace`."""
-    floats = {"log_rhos": log_rhos, "r_t": r_t, "discount_t": discount_t}
-    floats |= {"v_tm1": v_tm1, "v_t": v_t}
+    floats = {
+        "log_rhos": log_rhos, "r_t": r_t, "discount_t": discount_t, "v_tm1": v_tm1, "v_t": v_t
+    }  # fmt: skip
     log_ratios, rewards, discounts, before, after, ended = _time_major(
         "vtrace", floats, ended_t=ended_t
     )
@@ -126,17 +127,14 @@ def vtrace(
 
 def _time_major(where: str, floats: dict[str, Given], **bools: Array) -> list[Any]:
     """The arrays [T, B], floats first, checked."""
-    found = [array_of(x) for x in (*floats.values(), *bools.values())]
-    shape, count = found[0].shape, len(floats)
-    if (
-        len(shape) == 2
-        and shape[0]
-        and all(
-            x.shape == shape and x.dtype is (FLOAT if i < count else BOOL)
-            for i, x in enumerate(found)
-        )
-    ):
-        return found
+    given = [array_of(x) for x in floats.values()]
+    flags = [array_of(x) for x in bools.values()]
+    shape = given[0].shape
+    if len(shape) == 2 and shape[0]:
+        fine = [x.shape == shape and x.dtype is FLOAT for x in given]
+        fine += [x.shape == shape and x.dtype is BOOL for x in flags]
+        if all(fine):
+            return given + flags
     check_floats(where, **floats)
     check_bools(where, **bools)
     arrays = {name: array_of(x) for name, x in (floats | bools).items()}
@@ -146,8 +144,9 @@ def _time_major(where: str, floats: dict[str, Given], **bools: Array) -> list[An
 
 def _accumulate(x: Array, decay: Array) -> Array:
     """x_t += decay_t * x_{t+1}, backwards, in place."""
-    for t in range(len(x) - 2, -1, -1):
-        x[t] += decay[t] * x[t + 1]
+    rows = list(x)[::-1]  # views, found once
+    for row, after, part in zip(rows[1:], rows, list(decay)[-2::-1], strict=False):
+        row += part * after
     return x
 
 

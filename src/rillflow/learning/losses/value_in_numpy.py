@@ -6,11 +6,11 @@ arrays [A, N], whose long axis is the fast one. Their gradients are such views, 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from rillflow.learning.few_rows import numbered
 from rillflow.learning.losses.checks_in_numpy import (
     FLOAT,
     array_of,
@@ -260,11 +260,5 @@ def _td_error(
 def _at(actions: Array) -> tuple[Array, ...]:
     """Where the entries of these actions [...] are in an array [..., A]."""
     if actions.ndim == 1:
-        return _everyone(len(actions)), actions
+        return numbered(len(actions)), actions
     return *np.indices(actions.shape, sparse=True), actions
-
-
-@lru_cache(maxsize=8)
-def _everyone(n: int) -> Array:
-    """0 to n - 1: batches have few sizes."""
-    return np.arange(n)

@@ -1,15 +1,13 @@
-"""How many threads NumPy's matrix products may use."""
+"""How many threads NumPy's linear algebra may use."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
-
 
 class blas_threads:  # noqa: N801 - used as a function is
-    """Inside, matrix products use so many threads.
+    """Inside, products of matrices and their factorisations use so many threads.
 
     >>> with blas_threads(1):
     ...     pass
@@ -39,4 +37,6 @@ class blas_threads:  # noqa: N801 - used as a function is
 @cache
 def _libraries() -> list[Any]:
     """The libraries that are loaded; to find them takes milliseconds: once is enough."""
+    from threadpoolctl import ThreadpoolController  # 2 ms, which most workers never need
+
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)

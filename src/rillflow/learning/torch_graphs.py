@@ -1,0 +1,186 @@
+"""Updates recorded once as CUDA graphs, and then repeated as one launch.
+
+An update of a small network is some hundreds of operations that take a device a few microseconds
+each, and the processor longer to ask for. A graph asks for all of them at once.
+
+What is recorded is an update as the learner makes it: losses, gradients, optimiser. It is repeated
+for rows of the same shapes, which are copied to where the recorded operations look for them. All
+else that goes into it has to be there to stay: weights, what the optimiser remembers, the learning
+rate, as numbers on the device; and the other settings, as they were when it was recorded. So a
+learner whose settings follow a schedule, or that draws random numbers in an update, goes without.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rillflow.experience.batch import NEXT_OBS, TIMELESS
+from rillflow.learning import rows as rows_of
+from rillflow.learning.figures import Figures
+from rillflow.learning.schedules import scheduled
+from rillflow.learning.torch_modules import Policy
+from rillflow.learning.torch_parts import parts_of
+from rillflow.learning.update import Rows
+
+if TYPE_CHECKING:
+    from rillflow.learning.torch_learner import TorchLearner
+
+WARM = 3
+"""updates of a shape that are made as usual, before one is recorded"""
+_FORGET = 100
+"""shapes that are counted, before all are counted anew: rows that are never alike are many"""
+_MOST = 4
+"""shapes that are recorded, each with memory of its own; others are learned as usual"""
+
+Shapes = tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
+
+
+def may_be_recorded(learner: TorchLearner) -> bool:
+    """Whether all updates of a learner do the same, whatever the rows are."""
+    config = learner.config
+    if learner.device.type != "cuda" or learner.others or config.cuda_graphs is False:
+        return False
+    fixed = not (
+        set(scheduled(config)) - {"lr"}
+        or learner.noisy
+        or learner.spec.recurrent  # looks where episodes begin
+        or config.compile
+        or getattr(config, "target_kl", None) is not None
+    )
+    ours = config.update is None and config.algorithm.update.__module__.startswith("rillflow.")
+    plain = all(type(net) is Policy for _, net in learner.m.all())
+    return fixed and (config.cuda_graphs is True or (ours and plain))
+
+
+class UpdateGraphs:
+    """The updates of one learner, by the shapes of their rows."""
+
+    def __init__(self, learner: TorchLearner) -> None:
+        self.learner = learner
+        self._seen: dict[Shapes, int] = {}
+        self._recorded: dict[Shapes, Recorded] = {}
+        self._given_up = False
+        self._aside: torch.cuda.Stream | None = None
+        """where updates are made before one is recorded, as CUDA wants it"""
+
+    def forget(self) -> None:
+        """What was recorded goes on from what is no longer so."""
+        self._seen, self._recorded = {}, {}
+
+    def learn_from(self, rows: Rows, chosen: torch.Tensor | None) -> tuple[Figures, Any]:
+        """One update from the chosen rows; its figures, and how large losses and gradients were."""
+        shapes = _shapes_of(rows, chosen)
+        recorded = self._recorded.get(shapes)
+        if recorded is None and self._due(rows, shapes):
+            recorded = self._record(rows, chosen, shapes)
+        if recorded is not None:
+            return recorded.repeat(rows, chosen)
+        parts = list(parts_of([rows], chosen))
+        if self._given_up:
+            return self.learner.update_once(parts)
+        return self._warm(parts)
+
+    def _due(self, rows: Rows, shapes: Shapes) -> bool:
+        if len(self._seen) >= _FORGET:
+            self._seen = {}
+        self._seen[shapes] = self._seen.get(shapes, 0) + 1
+        return (
+            not self._given_up
+            and self._seen[shapes] > WARM
+            and len(self._recorded) < _MOST
+            and not (NEXT_OBS in rows and rows_of.time_major(rows))  # looks where episodes end
+        )
+
+    def _warm(self, parts: list[Rows]) -> tuple[Figures, Any]:
+        if self._aside is None:
+            self._aside = torch.cuda.Stream(self.learner.device)  # type: ignore[no-untyped-call]
+        usual = torch.cuda.current_stream(self.learner.device)
+        self._aside.wait_stream(usual)
+        with torch.cuda.stream(self._aside):
+            told = self.learner.update_once(parts)
+        usual.wait_stream(self._aside)
+        return told
+
+    def _record(self, rows: Rows, chosen: torch.Tensor | None, shapes: Shapes) -> Recorded | None:
+        usual = torch.cuda.current_stream(self.learner.device)
+        try:
+            self._recorded[shapes] = Recorded(self.learner, rows, chosen)
+        except RuntimeError as error:  # it looks at a number, say, which cannot be recorded
+            torch.cuda.set_stream(usual)  # a recording that fails leaves its own
+            self._given_up = True
+            self.learner.rates.recording = False
+            warnings.warn(
+                f"an update of {self.learner.config.algorithm.name} cannot be recorded as a CUDA "
+                f"graph, so its operations are asked for one by one: {_first_line(error)} "
+                "cuda_graphs=False does not try it.",
+                stacklevel=2,
+            )
+        return self._recorded.get(shapes)
+
+
+class Recorded:
+    """One update, recorded for rows of some shapes."""
+
+    def __init__(self, learner: TorchLearner, rows: Rows, chosen: torch.Tensor | None) -> None:
+        self.learner = learner
+        (part,) = parts_of([rows], chosen)
+        self.rows = Rows({name: torch.empty_like(column) for name, column in part.items()})
+        """where the recorded operations look for them"""
+        self._copy(rows, chosen)
+        self.graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(learner.device)
+        learner.rates.recording, learner.rates.recorded = True, []
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            figures, size = learner.update_once([self.rows])
+            self.single = [name for name, value in figures.items() if _is_number(value)]
+            numbers = [size, *[figures[name] for name in self.single]]
+            self.numbers = torch.stack([number.reshape(()).float() for number in numbers])
+        learner.rates.recording = False
+        self.trained = learner.rates.recorded
+        """the optimisers that made a step"""
+        self.others = {n: value for n, value in figures.items() if n not in self.single}
+        """figures of rows, and plain ones"""
+
+    def _copy(self, rows: Rows, chosen: torch.Tensor | None) -> None:
+        whole = rows_of.time_major(rows)
+        for name, own in self.rows.items():
+            if chosen is None:
+                own.copy_(rows[name])
+            else:
+                axis = 1 if whole and name not in TIMELESS else 0
+                torch.index_select(rows[name], axis, chosen, out=own)
+
+    def repeat(self, rows: Rows, chosen: torch.Tensor | None) -> tuple[Figures, Any]:
+        """The update, from other rows of the same shapes."""
+        self._copy(rows, chosen)
+        for name in self.trained:
+            self.learner.rate_there(name)
+        self.graph.replay()
+        size, *numbers = self.numbers.clone().unbind()
+        figures: Figures = dict(zip(self.single, numbers, strict=True))
+        for name, value in self.others.items():
+            figures[name] = value.clone() if isinstance(value, torch.Tensor) else value
+        return figures, size
+
+
+def _shapes_of(rows: Rows, chosen: torch.Tensor | None) -> Shapes:
+    """Of the rows that are learned from; `chosen` says only how many there are."""
+    whole = rows_of.time_major(rows)
+    shapes = []
+    for name, column in rows.items():
+        shape = list(column.shape)
+        if chosen is not None:
+            shape[1 if whole and name not in TIMELESS else 0] = len(chosen)
+        shapes.append((name, tuple(shape), column.dtype))
+    return tuple(shapes)
+
+
+def _is_number(figure: Any) -> bool:
+    return isinstance(figure, torch.Tensor) and figure.ndim == 0
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0].rstrip(". ") + "."
