@@ -104,7 +104,7 @@ HOUSE = {
     "how weights are versioned and sent": ("rl/weights.py", "self.version"),
     "the mean return of the last 100 episodes": ("rl/metrics.py", "WINDOW = 100"),
     "PPO's clipped objective": ("learning/losses/policy.py", "def clipped_surrogate_loss"),
-    "gradients that are clipped": ("learning/torch_learner.py", "clip_grad_norm_"),
+    "gradients that are clipped": ("learning/numpy_adam.py", "def clip_norm"),
     "weights of what prioritized replay samples": ("experience/prioritized.py", "weights ="),
     "which GPU is used": ("learning/devices.py", "cuda"),
     "seeds of workers": ("seeding.py", "def derive_seed"),
