@@ -210,6 +210,9 @@ class LearnerBase(ABC):
         self.kl_stops += self._moved_too_far
         return self._moved_too_far
 
+    def close(self) -> None:  # noqa: B027 - most have nothing
+        """End what was started for learning; there is nothing to close in the networks."""
+
     # -- schedules, statistics -----------------------------------------------------------------
 
     def follow_schedules(self) -> None:
