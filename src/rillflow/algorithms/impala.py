@@ -121,7 +121,6 @@ TUNED: dict[str, dict[str, Any]] = {
         "learner_queue_size": 1,
         "grad_clip": 0.5,  # of the gradient of a mean
         "vtrace_lambda": 0.95,
-        "standardize_advantages": True,
     },
 }
 """settings for environments that the defaults do not suit"""
