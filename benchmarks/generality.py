@@ -196,7 +196,7 @@ def _seconds(report: Report) -> None:
             for case, who in zip(cases, ("ours", "sb3"), strict=True):
                 report.measured(case, round=round_, train_s=found.get(f"{who}_s"))
             if "failed" in found:
-                report.lacks(f"ppo_time_{name}", found["failed"])
+                report.lacks(f"ppo_time_{name}, round {round_ + 1}", found["failed"])
         pair = [report.values(case, "train_s") for case in reversed(cases)]
         name = f"ppo_time_{name}"
         report.add(ratio(name, *pair, "SB3's seconds / ours", ">= 6"), otherwise=name)
