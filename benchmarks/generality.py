@@ -177,7 +177,9 @@ def _gain(
     means = statistics.mean(own), statistics.mean(theirs)
     score = (means[0] - nothing) / (means[1] - nothing)
     seeds = {"our_seeds": len(own), "sb3_seeds": len(theirs)}
-    details = {"ours": means[0], "sb3": means[1], "random": nothing, **seeds, **more}
+    each = (", ".join(f"{value:.4g}" for value in side) for side in (own, theirs))
+    note = "ours {}; SB3 {}".format(*each)
+    details = {"ours": means[0], "sb3": means[1], "random": nothing, **seeds, **more, "note": note}
     report.add(figure(case, score, "of SB3's gain", ">= 0.8", **details))
     return score
 
