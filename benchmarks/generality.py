@@ -33,7 +33,7 @@ sys.path.append(str(Path(__file__).parent / "peers"))  # where the environments 
 from _common import RESULTS, Report, figure, ratio, script
 from _drivers import OURS, Driver, DriverError, measure
 from _generality import random_score
-from _left import left, left_or_new, parts, settings_of
+from _left import LACKING, left, left_or_new, may_measure, parts, settings_of
 
 MINUTES = 40
 SEEDS = (101, 102, 103)
@@ -91,12 +91,11 @@ def _ours(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
 
     def measured() -> dict[str, Any]:
         print(f"  {case}, seed {seed}", file=sys.stderr, flush=True)
-        found = _measured(task, seed)
-        if "failed" in found:
-            report.lacks(case, found["failed"])
-        return found
+        return _measured(task, seed)
 
     found = left_or_new("generality", _key(task, seed), measured)
+    if "failed" in found:
+        report.lacks(f"{case}, seed {seed}", found["failed"])
     for seconds in ("train_s", "wall_s"):  # they are compared in a run of their own
         found.pop(seconds, None)
     report.measured(case, round=round_, **found)
@@ -136,6 +135,9 @@ def _peer(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
             report.measured(case, round=round_, **row)
             report.versions["sb3"] = row["version"]
             return
+    if not may_measure():
+        report.lacks(f"{case}, seed {seed}", LACKING)
+        return
     driver = Driver("sb3", "sb3_generality.py", task, limit=3600)
     found = measure(report, case, driver, round_, seed=seed)
     if "score" in found and not report.options.quick:
@@ -174,7 +176,10 @@ def _gain(
     nothing = random_score(sb3.split(" ", 2)[2])
     means = statistics.mean(own), statistics.mean(theirs)
     score = (means[0] - nothing) / (means[1] - nothing)
-    details = {"ours": means[0], "sb3": means[1], "random": nothing, **more}
+    seeds = {"our_seeds": len(own), "sb3_seeds": len(theirs)}
+    each = (", ".join(f"{value:.4g}" for value in side) for side in (own, theirs))
+    note = "ours {}; SB3 {}".format(*each)
+    details = {"ours": means[0], "sb3": means[1], "random": nothing, **seeds, **more, "note": note}
     report.add(figure(case, score, "of SB3's gain", ">= 0.8", **details))
     return score
 
@@ -193,7 +198,7 @@ def _seconds(report: Report) -> None:
             for case, who in zip(cases, ("ours", "sb3"), strict=True):
                 report.measured(case, round=round_, train_s=found.get(f"{who}_s"))
             if "failed" in found:
-                report.lacks(f"ppo_time_{name}", found["failed"])
+                report.lacks(f"ppo_time_{name}, round {round_ + 1}", found["failed"])
         pair = [report.values(case, "train_s") for case in reversed(cases)]
         name = f"ppo_time_{name}"
         report.add(ratio(name, *pair, "SB3's seconds / ours", ">= 6"), otherwise=name)
