@@ -38,14 +38,14 @@ class Curve:
         """A row of the run's history."""
         now = time.monotonic()
         self.marks.append((now, row["steps"]))
-        point = {name: row[name] for name in ("steps", "seconds", "return", "episodes")}
+        known = ("steps", "seconds", "return", "episodes")
+        point = {name: row[name] for name in known if row[name] == row[name]}  # no mean of no game
         before = self.reached
         self._look(point)
         if now - self._written >= EVERY or self.reached is not before:
             self._written = now
             with self.path.open("a") as file:
-                known = {name: value for name, value in point.items() if value == value}
-                file.write(json.dumps(known) + "\n")
+                file.write(json.dumps(point) + "\n")
 
     def _look(self, point: dict[str, float]) -> None:
         self.last = point

@@ -9,6 +9,7 @@
                                    `imports` and `main` are parts too
 [[decisions]]                      the decisions, from their headings
 [[benchmarks]]                     the benchmarks, from their saved results
+[[atari]]                          what was measured of Atari games on a GPU
 [[rllib_thresholds]]               what RLlib asks of each algorithm, and what was measured
 """
 
@@ -27,6 +28,7 @@ for folder in (ROOT, ROOT / "src"):
 
 from docs.generate import (  # noqa: E402
     algorithms,
+    atari,
     benchmarks,
     commands,
     decisions,
@@ -46,6 +48,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     "source": sources.parts,
     "decisions": decisions.index,
     "benchmarks": benchmarks.page,
+    "atari": atari.page,
     "rllib_thresholds": rllib_thresholds.page,
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from pettingzoo import ParallelEnv
 
 import rillflow as rf
 from rillflow.envs.mixed_box import MixedBox
@@ -91,3 +92,47 @@ def test_every_algorithm_with_log_probabilities_takes_them(
 def test_others_say_which_do(algorithm: str) -> None:
     with pytest.raises(rf.BuildError, match="PPO, A2C, A3C, IMPALA"):
         rf.train(algorithm, Cannons, until=100, engine="sim")
+
+
+class Crew(ParallelEnv[str, Any, Any]):
+    """Two agents with the same mixed actions; to go is what pays."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "crew"}
+    possible_agents: ClassVar[list[str]] = ["a", "b"]
+    how = spaces.Dict({"speed": spaces.Box(-1, 1, (1,), np.float32), "go": spaces.Discrete(2)})
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(-1, 1, (2,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return self.how
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        self.agents, self.steps = list(self.possible_agents), 0
+        return self._seen(), {agent: {} for agent in self.agents}
+
+    def _seen(self) -> dict[str, Any]:
+        return {agent: np.zeros(2, np.float32) for agent in self.agents}
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        assert all(self.how.contains(action) for action in actions.values()), actions
+        self.steps += 1
+        seen, everybody = self._seen(), list(self.agents)
+        rewards = {agent: float(actions[agent]["go"]) for agent in everybody}
+        over = dict.fromkeys(everybody, self.steps == 10)
+        self.agents = [] if self.steps == 10 else everybody
+        return (
+            seen,
+            rewards,
+            dict.fromkeys(everybody, False),
+            over,
+            {agent: {} for agent in everybody},
+        )
+
+
+def test_several_agents_take_them_in_their_own_structure() -> None:
+    run = rf.train(
+        "ppo", Crew, until=3000, policies="shared", engine="sim", seed=0, num_workers=0, lr=5e-3
+    )
+    (returns,) = run.evaluate(3).values()
+    assert min(returns) == 10

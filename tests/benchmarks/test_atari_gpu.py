@@ -78,6 +78,10 @@ def test_training_stops_at_its_time_and_goes_on(tmp_path: Path) -> None:
     assert second["resumed"]
     assert second["last"]["steps"] > first["last"]["steps"]
     assert second["last"]["seconds"] >= 7.0
+    atari_gpu.main(["evaluate", str(tmp_path / "run"), "--episodes", "3"])
+    told = json.loads((tmp_path / "evaluate-run-sampled.json").read_text())
+    assert (told["episodes"], told["actions"], len(told["returns"])) == (3, "sampled", 3)
+    assert told["least"] <= told["median"] <= told["most"]
 
 
 def test_a_setting_that_there_is_not_is_told_in_the_figures(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -370,6 +371,8 @@ def test_importance_weights_follow_a_schedule_shard_by_shard() -> None:
         found.append(actor.beta)
         actor.add(fragment(seed, 10, 5))  # fifty rows
     assert found == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    whole = dataclasses.replace(config, memory="gru", rollout_fragment_length=20)
+    assert whole.replay_options["beta"].steps == 10  # sequences, of 400 steps in two shards
 
 
 def test_a_schedule_of_importance_weights_can_last_as_long_as_the_run() -> None:

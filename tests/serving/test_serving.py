@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
+from rillflow.envs.mixed_box import MixedBox
 from rillflow.errors import BuildError, RunError
+from rillflow.policies.spec import PolicySpec
 from rillflow.results.trained import Trained
 from rillflow.serving import Served, serve
+from rillflow.serving.observations import actions_to_json, described
 from rillflow.serving.server import BODY_BYTES, example
 from tests.masked import Beside, Gate
 from tests.results.policies import untrained
@@ -396,3 +399,13 @@ def test_other_machines_are_let_in_only_with_a_token_of_ones_own(pole: Trained) 
         serve(pole, port=70_000)
     with pytest.raises(BuildError, match="a window is 0 to 1"):
         serve(pole, window=2)
+
+
+def test_mixed_actions_say_what_they_are_and_stay_within_their_bounds() -> None:
+    """The indices of choices first, then the numbers, clipped as an environment would clip them."""
+    space = Box(-1, 1, (2,), np.float32)
+    spec = PolicySpec(observation_space=space, action_space=MixedBox([3, 2], [-1.0], [1.0]))
+    about = described(spec)["action"]
+    assert (about["choices"], about["numbers"]) == ([3, 2], 1)
+    found = actions_to_json(spec, np.array([[2, 0, 5.0]], np.float32))
+    assert found == [[2.0, 0.0, 1.0]]

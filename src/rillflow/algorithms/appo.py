@@ -74,7 +74,17 @@ TUNED: dict[str, dict[str, Any]] = {
     # once it hardly ever fails, gradients are tiny for a long time; see `amsgrad`
     "CartPole-v1": {"lr": 2e-3, "amsgrad": True},
     "atari": {**impala.TUNED["atari"], "batch_uses": 1},  # learning takes most of the time
-    "atari-gpu": {**impala.TUNED["atari-gpu"], "batch_uses": 2, "target_network_update_freq": 5120},
+    # PPO's passes over batches that are one or two of them old: the target is the policy that the
+    # first pass over a batch begins with
+    "atari-gpu": {
+        **impala.TUNED["atari-gpu"],
+        "rollout_fragment_length": 32,
+        "train_batch_size": 8192,
+        "sgd_minibatch_size": 1024,
+        "batch_uses": 4,
+        "target_network_update_freq": 4 * 8192,
+        "clip_param": 0.1,
+    },
 }
 """settings for environments that the defaults do not suit"""
 

@@ -76,6 +76,19 @@ def _built(space: Space[Any], leaves: dict[Path, Actions], pieces: list[Array]) 
     return _nested(space, taken, ())
 
 
+def one_of(taken: Any, row: int) -> Any:
+    """The action of one environment, from what a decoder gave for all of them.
+
+    >>> one_of({"turn": (np.array([[0.5], [0.25]]),)}, 1)
+    {'turn': (array([0.25]),)}
+    """
+    if isinstance(taken, dict):
+        return {key: one_of(part, row) for key, part in taken.items()}
+    if isinstance(taken, tuple):
+        return tuple(one_of(part, row) for part in taken)
+    return taken[row]
+
+
 def _nested(space: Space[Any], taken: dict[Path, Array], path: Path) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _nested(part, taken, (*path, key)) for key, part in space.items()}

@@ -24,6 +24,7 @@ from rillflow.envs.checks import (
     raised,
     where,
 )
+from rillflow.envs.composed_actions import one_of
 from rillflow.envs.info_masks import stuck_row
 from rillflow.envs.layout import MASK, layout_of
 from rillflow.envs.reset_after_error import Mending
@@ -140,7 +141,7 @@ class ParallelEnvs:
         begun: dict[int, _Seen] = {}
         failed: list[int] = []
         for i in range(self.num_envs):
-            acting = {agent: taken[agent][i] for agent in self.agents if valid[agent][i]}
+            acting = {agent: one_of(taken[agent], i) for agent in self.agents if valid[agent][i]}
             try:
                 *results, after[i] = self._step_copy(i, acting)
             except EnvFailed as error:

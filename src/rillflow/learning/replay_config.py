@@ -108,6 +108,7 @@ class ReplayConfig(AlgorithmConfig):
             "capacity": max(1, -(-self.buffer_size // rows)),
             "learning_starts": -(-self.learning_starts // rows),
             "train_batch_size": self.sequences_per_draw,
+            "beta": divided(self.prioritized_replay_beta, rows),
             "sequences": True,
         }
 

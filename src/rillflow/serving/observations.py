@@ -18,6 +18,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rillflow.envs.layout import MASK, Layout, Part, Tree, named
+from rillflow.envs.mixed_box import MixedBox
 from rillflow.envs.spaces import clip_to_box
 from rillflow.envs.structured import encode_batch
 from rillflow.policies.spec import PolicySpec
@@ -211,4 +212,6 @@ def _described(tree: Any) -> Any:
     about["dtype"] = str(space.dtype)
     if isinstance(space, spaces.Discrete):
         about["choices"] = int(space.n)
+    if isinstance(space, MixedBox):  # their indices come first, the numbers after them
+        about |= {"choices": list(space.choices), "numbers": space.numbers}
     return about
