@@ -53,13 +53,44 @@ class Curve:
         if self.reached is None and enough and point["episodes"] >= 100:
             self.reached = point
 
-    def rate(self, warm: float) -> float | None:
-        """Steps per second after the first `warm` seconds; None: there were too few results."""
+    @property
+    def seconds(self) -> float:
+        """Since the first result of this sitting."""
+        return self.marks[-1][0] - self.marks[0][0] if self.marks else 0.0
+
+    def rate(self, warm: float) -> tuple[float | None, float]:
+        """Steps per second after the first `warm` seconds, and of how many seconds it is.
+
+        Of a sitting that was too short for that it is the rate of its later half; None: there were
+        not even three results.
+        """
         late = [mark for mark in self.marks if mark[0] - self.marks[0][0] >= warm]
         if len(late) < 3:
-            return None
+            late = self.marks[len(self.marks) // 2 :] if len(self.marks) > 5 else self.marks
+        if len(late) < 3 or late[-1][0] <= late[0][0]:
+            return None, 0.0
         (began, first), (ended, last) = late[0], late[-1]
-        return round((last - first) / (ended - began), 1)
+        return round((last - first) / (ended - began), 1), round(ended - began, 1)
+
+
+class Watch:
+    """Looks at the shares of a run when it is warm, and ends it after so many seconds more."""
+
+    def __init__(self, curve: Curve, warm: float, window: float | None) -> None:
+        self.curve, self.warm, self.window = curve, warm, window
+        self.stats: dict[str, Any] = {}
+        self._warm = False
+
+    def on_result(self, run: Any, row: Any) -> str | None:
+        """A result: begin to count once it is warm; end the run when the window is over."""
+        passed = self.curve.seconds
+        if not self._warm and passed >= self.warm:
+            self._warm = True
+            run._run.count_from_now()
+        if self.window is not None and passed >= self.warm + self.window:
+            self.stats = stats_of(run)
+            return "stop"
+        return None
 
 
 def gpus() -> int:
@@ -84,9 +115,13 @@ def sitting(
     target: float | None = None,
     seed: int = 0,
     warm: float = 15.0,
+    window: float | None = None,
     checkpoints: float | None = 120.0,
 ) -> dict[str, Any]:
-    """Train for so long, or to the target; begins a run, or goes on with the one that is there."""
+    """Train for so long, or to the target; begins a run, or goes on with the one that is there.
+
+    With a `window` it ends so many seconds after it is warm: `warm` seconds after its first result.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     curve = Curve(folder / "curve.jsonl", target)
     run_dir = folder / "run"
@@ -95,8 +130,10 @@ def sitting(
     until: dict[str, float] = {"seconds": before + seconds}
     if target is not None:
         until["return"] = target
+    watch = Watch(curve, warm, window)
     how: dict[str, Any] = {
         "until": until,
+        "on_result": watch.on_result,
         "on_progress": curve.note,
         "checkpoint_seconds": checkpoints,
         "progress": False,
@@ -111,6 +148,7 @@ def sitting(
             )
     except Exception as failure:  # a figure of what there is is worth more than none
         error = f"{type(failure).__name__}: {failure}"
+    rate, rate_seconds = curve.rate(warm)
     return {
         "algorithm": algorithm,
         "game": game,
@@ -119,13 +157,14 @@ def sitting(
         "resumed": resumes,
         "error": error,
         "wall_s": round(time.time() - began, 1),
-        "steps_per_s": curve.rate(warm),
+        "steps_per_s": rate,
+        "rate_seconds": rate_seconds,
         "results": len(curve.marks),
         "last": curve.last,
         "target": target,
         "reached": curve.reached,
         **used(run_dir),
-        **_stats(run),
+        **(watch.stats or ({} if run is None else stats_of(run))),
     }
 
 
@@ -142,10 +181,8 @@ def used(run_dir: Path) -> dict[str, Any]:
     return found
 
 
-def _stats(run: Any) -> dict[str, Any]:
+def stats_of(run: Any) -> dict[str, Any]:
     """Where time went, as the run itself tells."""
-    if run is None:
-        return {}
     with contextlib.suppress(Exception):
         stats = run.stats()
         times = [

@@ -9,6 +9,8 @@ measured, and asks the question with them:
 
     python benchmarks/mujoco_million.py --only Hopper-v5 --seeds 101 --out part.jsonl
     python benchmarks/mujoco_million.py --take part.jsonl,another.jsonl
+
+With `--measured` the question is answered from what is there, and says what is missing.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -26,6 +29,9 @@ import _machine
 
 BUILD = Path(__file__).parents[1] / "build"
 _ONE_AT_A_TIME = threading.Lock()
+_ONLY_MEASURED = "ONLY_MEASURED"
+LACKING = "it was not measured"
+"""why a row is missing where nothing may be measured"""
 Rows = Sequence[tuple[str, str, int]]
 """what a question measures of ours: algorithm, environment and seed of each row"""
 
@@ -40,9 +46,16 @@ def left_or_new(
     kept = left(name, key)
     if kept is not None:
         return kept
+    if not may_measure():
+        return {"failed": LACKING}
     found = measure()
     keep(BUILD / f"{name}.jsonl", key, found)
     return found
+
+
+def may_measure() -> bool:
+    """Whether what is not there yet is to be measured."""
+    return os.environ.get(_ONLY_MEASURED) != "1"
 
 
 def left(name: str, key: dict[str, Any]) -> dict[str, Any] | None:
@@ -91,8 +104,11 @@ def parts(
     parser.add_argument("--only", help="environments, or ALGORITHM:ENVIRONMENT")
     parser.add_argument("--seeds", help="in place of those of the question")
     parser.add_argument("--out", type=Path, help="write the rows there, and answer nothing")
+    parser.add_argument("--measured", action="store_true", help="measure nothing")
     parser.add_argument("--take", help="files of rows that were written so, joined by commas")
     given, sys.argv[1:] = parser.parse_known_args()
+    if given.measured:
+        os.environ[_ONLY_MEASURED] = "1"
     if given.take:
         for file in map(Path, given.take.split(",")):
             _take(BUILD / f"{name}.jsonl", file)

@@ -34,6 +34,8 @@ from _common import RESULTS
 from _machine import facts, versions
 
 Options = argparse.Namespace
+STARTS = 120.0
+"""seconds that processes may take to start, before a throughput is given up"""
 PEER = Path(__file__).parent / "peers" / "cleanrl_style_ppo_atari.py"
 
 
@@ -121,7 +123,8 @@ def _throughput(options: Options, algorithm: str, name: str, own: rates_of.Rate)
         algorithm,
         game_id(name),
         folder,
-        seconds=options.warm + options.seconds,
+        seconds=options.warm + options.seconds + STARTS,
+        window=options.seconds,
         settings=settings_of(options),
         warm=options.warm,
         checkpoints=None,

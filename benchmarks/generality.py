@@ -33,7 +33,7 @@ sys.path.append(str(Path(__file__).parent / "peers"))  # where the environments 
 from _common import RESULTS, Report, figure, ratio, script
 from _drivers import OURS, Driver, DriverError, measure
 from _generality import random_score
-from _left import left, left_or_new, parts, settings_of
+from _left import LACKING, left, left_or_new, may_measure, parts, settings_of
 
 MINUTES = 40
 SEEDS = (101, 102, 103)
@@ -91,12 +91,11 @@ def _ours(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
 
     def measured() -> dict[str, Any]:
         print(f"  {case}, seed {seed}", file=sys.stderr, flush=True)
-        found = _measured(task, seed)
-        if "failed" in found:
-            report.lacks(case, found["failed"])
-        return found
+        return _measured(task, seed)
 
     found = left_or_new("generality", _key(task, seed), measured)
+    if "failed" in found:
+        report.lacks(f"{case}, seed {seed}", found["failed"])
     for seconds in ("train_s", "wall_s"):  # they are compared in a run of their own
         found.pop(seconds, None)
     report.measured(case, round=round_, **found)
@@ -136,6 +135,9 @@ def _peer(report: Report, task: dict[str, Any], round_: int, seed: int) -> None:
             report.measured(case, round=round_, **row)
             report.versions["sb3"] = row["version"]
             return
+    if not may_measure():
+        report.lacks(f"{case}, seed {seed}", LACKING)
+        return
     driver = Driver("sb3", "sb3_generality.py", task, limit=3600)
     found = measure(report, case, driver, round_, seed=seed)
     if "score" in found and not report.options.quick:
@@ -174,7 +176,8 @@ def _gain(
     nothing = random_score(sb3.split(" ", 2)[2])
     means = statistics.mean(own), statistics.mean(theirs)
     score = (means[0] - nothing) / (means[1] - nothing)
-    details = {"ours": means[0], "sb3": means[1], "random": nothing, **more}
+    seeds = {"our_seeds": len(own), "sb3_seeds": len(theirs)}
+    details = {"ours": means[0], "sb3": means[1], "random": nothing, **seeds, **more}
     report.add(figure(case, score, "of SB3's gain", ">= 0.8", **details))
     return score
 

@@ -62,7 +62,7 @@ def ask(report: Report) -> None:
             found = answer.result()
             report.measured(env, round=seeds.index(seed), **found)
             if "failed" in found:
-                report.lacks(env, found["failed"])
+                report.lacks(f"{env}, seed {seed}", found["failed"])
     for env in ENVS:
         _conclude(report, env)
 

@@ -54,8 +54,15 @@ def test_a_mean_of_no_game_is_left_out_of_the_file(tmp_path: Path) -> None:
 def test_a_rate_is_of_the_time_after_the_first_seconds(tmp_path: Path) -> None:
     curve = _atari_training.Curve(tmp_path / "curve.jsonl", None)
     curve.marks = [(0.0, 0), (1.0, 10), (5.0, 100), (6.0, 300), (7.0, 500)]
-    assert curve.rate(warm=5.0) == 200.0
-    assert curve.rate(warm=6.0) is None
+    assert curve.rate(warm=5.0) == (200.0, 2.0)
+
+
+def test_a_sitting_that_was_too_short_tells_the_rate_of_its_later_half(tmp_path: Path) -> None:
+    curve = _atari_training.Curve(tmp_path / "curve.jsonl", None)
+    curve.marks = [(float(t), 100.0 * max(0, t - 3)) for t in range(8)]
+    assert curve.rate(warm=60.0) == (100.0, 3.0)
+    curve.marks = [(0.0, 0), (1.0, 10)]
+    assert curve.rate(warm=60.0) == (None, 0.0)
 
 
 def test_what_a_run_took_of_the_machine_is_that_of_its_later_part(tmp_path: Path) -> None:
@@ -63,6 +70,25 @@ def test_what_a_run_took_of_the_machine_is_that_of_its_later_part(tmp_path: Path
     (tmp_path / "machine.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert _atari_training.used(tmp_path) == {"mean_cpu": 3.0, "mean_gpu": 60.0}
     assert _atari_training.used(tmp_path / "none") == {}
+
+
+@pytest.mark.proc
+def test_a_window_is_of_a_run_that_is_warm(tmp_path: Path) -> None:
+    """It ends by itself, and its shares are those of the time after the warm-up."""
+    told = _atari_training.sitting(
+        "impala",
+        "CartPole-v1",
+        tmp_path / "run",
+        seconds=60.0,
+        settings={"num_workers": 1, "num_envs_per_worker": 4},
+        warm=0.5,
+        window=1.0,
+    )
+    assert told["error"] is None
+    assert 0.5 <= told["rate_seconds"] <= 10.0
+    assert told["last"]["seconds"] < 55.0
+    assert told["verdict"]
+    assert told["times"]
 
 
 @pytest.mark.proc

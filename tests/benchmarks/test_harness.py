@@ -275,3 +275,19 @@ def test_a_part_names_rows_that_there_are(
         with pytest.raises(SystemExit):
             _left.parts("some", rows, lambda *one: ({}, {"failed": "never asked"}))
         assert reason in capsys.readouterr().err
+
+
+def test_a_question_can_be_answered_from_what_is_measured_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_left, "BUILD", tmp_path)
+    monkeypatch.setenv("ONLY_MEASURED", "0")
+    _left.keep(tmp_path / "some.jsonl", {"seed": 1}, {"score": 3.0})
+    monkeypatch.setattr(sys, "argv", ["some", "--measured"])
+    assert _left.parts("some", [], lambda *one: ({}, {})) is None
+
+    def never() -> dict[str, Any]:
+        raise AssertionError("measured")
+
+    assert _left.left_or_new("some", {"seed": 1}, never) == {"score": 3.0}
+    assert _left.left_or_new("some", {"seed": 2}, never) == {"failed": _left.LACKING}

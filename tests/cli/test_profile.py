@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
-from rillflow.algorithms import a3c, dqn, ppo
+from rillflow.algorithms import a3c, dqn, get_algorithm, ppo
 from rillflow.cli.output.advice import advise
-from rillflow.cli.output.profile import table
+from rillflow.cli.output.profile import STAGES, Profile, device_table, measure, table
+from rillflow.learning import torch_learner
+from rillflow.learning.device_clock import DeviceClock
 from rillflow.scheduler.stats import RunStats
 from rillflow.scheduler.times import TimeShare
 
@@ -33,6 +36,42 @@ def test_table_adds_up() -> None:
     assert ["sum", "9.900", "99.0%"] in told
     assert ["not", "attributed", "(scheduling)", "0.100", "1.0%"] in told
     assert ["the", "rest", "of", "it", "1.000", "5.0%"] in told
+
+
+def test_a_device_has_a_table_of_its_own() -> None:
+    """Ten batches a second, of which copies take 1 ms each and learning 40."""
+    device = dict(zip(STAGES, (1.0, 40.0, 5.0, 36.0), strict=True))
+    lines = device_table(Profile(5.0, 1000.0, 10.0, stats(TRAINING), device))
+    told = [line.split()[-2:] for line in lines[2:]]
+    assert told == [["1.00", "1.0%"], ["40.00", "40.0%"], ["5.00", "5.0%"], ["36.00", "36.0%"]]
+    assert device_table(Profile(5.0, 1000.0, 10.0, stats(TRAINING))) == []
+
+
+@pytest.mark.proc
+@pytest.mark.parametrize("there", [False, True])
+def test_a_profile_has_what_the_learner_told_of_its_device(
+    there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in that measures the processor; without one nothing is said of a device."""
+    if there:
+        monkeypatch.setattr(torch_learner, "clock_of", lambda device: DeviceClock(Mark, every=2))
+    config = ppo.Config(num_workers=1, num_envs_per_worker=2, framework="torch")
+    found = measure(get_algorithm("ppo"), config, 2.0)
+    assert found.device.keys() == (STAGES.keys() if there else set())
+    assert all(spent >= 0 for spent in found.device.values())
+
+
+class Mark:
+    """A mark in the queue of a device that is done at once."""
+
+    def __init__(self) -> None:
+        self.at = time.perf_counter()
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, later: Mark) -> float:
+        return 1000 * (later.at - self.at)
 
 
 def larger(line: TimeShare) -> RunStats:

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 import rillflow as rf
 from rillflow.algorithms import bc, dqn, impala, ppo
+from rillflow.cli.main import main
 from rillflow.learning.acting_device import device_of, require_devices, resources, told, wanted
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.overview import overview
@@ -188,6 +189,22 @@ def test_where_workers_act_is_said_if_a_device_was_asked_for() -> None:
     assert Workers(own).notes == (told(spec_of(own, VECTOR), own),)
     assert Workers(ppo.Config(**PARTS)).notes == ()
     assert "Workers act" not in str(overview(spec_of(plain, VECTOR), plain))
+
+
+def test_explain_says_where_workers_act(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine(monkeypatch, 1)
+    words = ["explain", "ppo", "CartPole-v1"]
+    for more, expected in (
+        ([], ""),
+        (["--num-gpus=1"], "workers act on the processor: observations are no images"),
+        (["--num-gpus-per-worker=0.5"], "workers act on CUDA devices: num_gpus_per_worker=0.5"),
+    ):
+        assert main([*words, *more]) == 0
+        found = [line for line in capsys.readouterr().out.splitlines() if "act on" in line]
+        assert len(found) == bool(expected)
+        assert not found or found[0].startswith(expected)
 
 
 def test_flows_for_workers_on_gpus_are_drawn_without_torch() -> None:

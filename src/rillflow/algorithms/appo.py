@@ -84,6 +84,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "batch_uses": 4,
         "target_network_update_freq": 4 * 8192,
         "clip_param": 0.1,
+        "standardize_advantages": True,
     },
 }
 """settings for environments that the defaults do not suit"""

@@ -118,11 +118,9 @@ TUNED: dict[str, dict[str, Any]] = {
         "env_config": {"resumable": False},  # its games would cost a twentieth of the steps
         "train_batch_size": 1280,  # of two workers at least, whose trajectories are mixed
         "sgd_minibatch_size": 640,
-        "max_sample_requests_in_flight_per_worker": 1,  # a fragment takes half a second
         "learner_queue_size": 1,
         "grad_clip": 0.5,  # of the gradient of a mean
         "vtrace_lambda": 0.95,
-        "standardize_advantages": True,
     },
 }
 """settings for environments that the defaults do not suit"""

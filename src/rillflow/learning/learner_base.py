@@ -15,6 +15,7 @@ from rillflow.errors import BuildError, RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.device_clock import DeviceClock
 from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.observation_statistics import ObservationStatistics
 from rillflow.learning.results import Gradients, Learned, RowStats, TrainStats
@@ -78,6 +79,8 @@ class LearnerBase(ABC):
         """rows trained between two times that hard targets are renewed; None: somebody else, or
         nobody, sees to it"""
         self.since_target = 0
+        self.clock = DeviceClock(None)
+        """on a device: where the time of a batch goes"""
         self.noisy = any(getattr(one, "noisy", 0) for one in self.modules.networks.values())
         """whether a network has layers whose noise is drawn for each update"""
 
@@ -91,6 +94,7 @@ class LearnerBase(ABC):
         sizes: list[Any] = []
         self.follow_schedules()
         with self.computing():
+            self.clock.begin()
             self.draw_noise()
             rows = self.rows(self.scaled(batch))
             everywhere = self.spread(rows)
@@ -104,7 +108,9 @@ class LearnerBase(ABC):
                     break
                 self.updates += 1
                 self._follow()
+            self.clock.launched()
             figures, sizes = self.fetched(figures, sizes)
+            self.clock.answered()
         made = self.skips.see(sizes)
         self.observations.count([batch])
         self.version += 1
@@ -229,8 +235,9 @@ class LearnerBase(ABC):
         """Give a network's optimiser another learning rate."""
 
     def with_settings(self, result: TrainStats) -> TrainStats:
-        """A result with the numbers that a schedule has given, and how often passes were ended."""
-        more = self._scheduled.figures(self.cfg)
+        """A result with the numbers that a schedule has given, how often passes were ended, and on
+        a device where the time went."""
+        more = {**self._scheduled.figures(self.cfg), **self.clock.told}
         if self.target_kl is not None:
             more["kl_stops"] = float(self.kl_stops)
         return dataclasses.replace(result, stats={**result.stats, **more}) if more else result

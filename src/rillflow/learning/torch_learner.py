@@ -14,6 +14,7 @@ from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
 from rillflow.learning.config import AlgorithmConfig
+from rillflow.learning.device_clock import clock_of
 from rillflow.learning.device_errors import LearningErrors
 from rillflow.learning.devices import learner_devices, shares
 from rillflow.learning.figures import Figures, result_of
@@ -95,6 +96,7 @@ class TorchLearner(LearnerBase):
         """what each optimiser remembers, slot by slot, once it has made a step"""
         self.rates = DeviceRates(self.device)
         """on a device: learning rates, and steps so far, which nobody has to ask it for"""
+        self.clock = clock_of(self.device)
         self.graphs = UpdateGraphs(self) if may_be_recorded(self) else None
         self._followers = [parameters_of_targets(copy) for copy in self.copies]
         self._buffers = [buffers_of_targets(copy) for copy in self.copies]
@@ -117,7 +119,7 @@ class TorchLearner(LearnerBase):
 
     def rows(self, batch: SampleBatch) -> Rows:
         """What the algorithm's `prepare` makes of a batch, on the first device."""
-        tensors = on_device(batch, self.device)
+        tensors = self.clock.copied(on_device(batch, self.device))
         with torch.no_grad():
             rows: Rows = self.prepare(self.m, tensors, self.cfg)
         return rows

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillflow.files import write_json
+from rillflow.runs.busy import note_machine
 from rillflow.runs.machine_use import MachineUse
 from rillflow.runs.metrics_file import MetricsFile
 from rillflow.runs.status import snapshot
@@ -127,7 +128,7 @@ class StatusWriter(Listener):
         assert self._run is not None, "started by on_start"
         while not self._over.wait(self.every):
             if self._use is not None and self._use.due():
-                self._use.write()
+                note_machine(self._run, self._use.write())
             try:
                 write_json(self.path, snapshot(self._run))
             except (OSError, RuntimeError):  # a full disk, or the run's own thread: try again

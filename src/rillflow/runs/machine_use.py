@@ -49,12 +49,13 @@ class MachineUse:
         now = time.monotonic()
         return now - self._last >= max(_FIRST, _SHARE * (now - self._begin))
 
-    def write(self) -> None:
-        """One line; a disk that is full costs the line."""
+    def write(self) -> dict[str, Any]:
+        """One line, which is given back too; a disk that is full costs the line."""
         told = self.sample()
         self.written += 1
         with suppress(OSError), self.path.open("a", encoding="utf-8") as file:
             file.write(to_json(told) + "\n")
+        return told
 
     def sample(self) -> dict[str, Any]:
         """What was used since the last, and is held now."""

@@ -9,6 +9,8 @@ seconds      since the first answer, by the engine's clock (virtual on `sim`)
 verdict      what limits the throughput, as a sentence
 bottleneck   the resource it names, as in `resources`; null while nothing is saturated
 operators    one line each as in `run.stats()`; names are the ids of boxes in `graph.json`
+busy         shares of the time of: environments and acting (of all workers'), the learner, the GPU,
+             as far as there are any
 resources    the driver and each group: kind, name, count, utilisation, messages sent to it,
              restarts and errors
 waiting      actors that have not answered for much longer than usual: name and seconds
@@ -30,6 +32,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakMethod
 
+from rillflow.runs.busy import busy, machine_of
 from rillflow.scheduler.ledger import Balance
 from rillflow.scheduler.report import overdue
 from rillflow.scheduler.stats import OperatorStats, RunStats
@@ -103,6 +106,7 @@ def _snapshot(run: Run[Any], state: str | None, error: object) -> Json:
         "bottleneck": _bottleneck(stats, resources),
         "driver_waiting": round(stats.driver_waiting, 4),
         "operators": [_operator(line) for line in stats.operators],
+        "busy": busy(stats, machine_of(run)),
         "resources": resources,
         "waiting": _waiting(run, scheduler),
         "queues": _queues(scheduler),

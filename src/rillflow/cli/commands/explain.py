@@ -75,9 +75,10 @@ def main(arguments: Sequence[str]) -> int:
         workers, flow = job.build()
         text = formats[name](_modules_of(workers) if request.options.modules else flow)
         changing = scheduled(request.config)
-        if changing and name == "text" and not request.options.modules:
-            told = ", ".join(f"{setting} {schedule}" for setting, schedule in changing.items())
-            text = f"{text.rstrip()}\n\nscheduled: {told}"
+        told = ", ".join(f"{setting} {schedule}" for setting, schedule in changing.items())
+        notes = [*([f"scheduled: {told}"] if told else []), *workers.notes]
+        if notes and name == "text" and not request.options.modules:
+            text = "\n".join([f"{text.rstrip()}\n", *notes])
     if out is None:
         print(text.rstrip("\n"))
     else:

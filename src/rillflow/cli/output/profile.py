@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rillflow.cli.flags.parser import Parser, positive, whole
@@ -13,6 +13,13 @@ from rillflow.files import to_json
 from rillflow.scheduler.stats import RunStats
 from rillflow.scheduler.times import TimeShare
 
+STAGES = {
+    "device_copy_ms": "device: the batch is copied",
+    "device_learn_ms": "device: it is learned from",
+    "launch_ms": "processor: asks for all of that",
+    "device_wait_ms": "processor: waits for the device",
+}
+"""figures of `learning/device_clock.py`, and what they are"""
 _DESCRIPTION = """\
 Train for a few seconds and say where the time of the driver and of the workers went, operator by
 operator, and what to change to train faster."""
@@ -28,6 +35,8 @@ class Profile:
     updates: float
     """training results per second"""
     stats: RunStats
+    device: dict[str, float] = field(default_factory=dict)
+    """milliseconds of a batch on the learner's device and beside it; empty on the processor"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
             "updates_per_second": profile.updates,
             "attributed": stats.attributed,
             "times": [asdict(line) for line in stats.times],
+            **({"device": profile.device} if profile.device else {}),
             "advice": advice.to_json(),
         }
         print(to_json(told))
@@ -71,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
         f"{profile.seconds:.1f} s with {workers} worker{'s'[: workers != 1]}: "
         f"{profile.steps:,.0f} steps/s, {profile.updates:,.4g} updates/s\n"
     )
-    print("\n".join(table(profile.stats)))
+    print("\n".join([*table(profile.stats), *device_table(profile)]))
     print(f"\n{advice}")
     return 0
 
@@ -98,12 +108,28 @@ def measure(module: Any, config: Any, seconds: float, seed: int = 0) -> Profile:
             next(run)
         run.count_from_now()
         began, before, updates = time.monotonic(), progress.steps, 0
+        looks: dict[str, list[float]] = {}
         while (passed := time.monotonic() - began) < seconds:
-            next(run)
+            told = getattr(next(run), "stats", {})
+            for name in STAGES.keys() & told.keys():
+                looks.setdefault(name, []).append(told[name])
             updates += 1
         stats = run.stats()
     steps = (progress.steps - before) / passed
-    return Profile(stats.seconds, steps, updates / passed, stats)
+    device = {name: sum(looks[name]) / len(looks[name]) for name in STAGES if name in looks}
+    return Profile(stats.seconds, steps, updates / passed, stats, device)
+
+
+def device_table(profile: Profile) -> list[str]:
+    """Where the time of a batch goes on the learner's device; nothing of a learner without one."""
+    if not profile.device:
+        return []
+    lines = ["", f"{'the learner and its device':<34}  ms a batch   share"]
+    for name, called in STAGES.items():
+        spent = profile.device[name]
+        share = min(1.0, spent / 1000 * profile.updates)
+        lines.append(f"  {called:<32}  {spent:>10.2f}  {share:>6.1%}")
+    return lines
 
 
 def table(stats: RunStats) -> list[str]:

@@ -12,8 +12,8 @@ from rillflow.errors import BuildError
 from rillflow.experience.batch import Array
 from rillflow.files import write_json
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.results.trained.loading import load
 from rillflow.results.trained.policy import Trained, thinned
+from rillflow.results.trained.policy_file import load
 from rillflow.safety.bounded import read_json
 from rillflow.scheduler.stats import RunStats
 

@@ -11,6 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from rillflow.runs.busy import busy_line
 from rillflow.runs.callbacks import slow_ones
 from rillflow.runs.listeners import Listener, Row
 from rillflow.runs.progress.braille_curve import MARK, bar, curve, number
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _POINTS = 2000
 _PLOT_LINES, _OPERATORS = 9, 10
-_OTHER_LINES = 14
+_OTHER_LINES = 15
 """of the picture, beside the plot and the operators"""
 _WIDEST = 100
 
@@ -123,6 +124,7 @@ class Display(Listener):
             parts += ["", operator_table(status, width, self._most_operators())]
             if status["seconds"]:  # on `sim` work may take no time: then nothing is busy
                 parts += [Text(status["verdict"], style="yellow")]
+                parts += [Text(line) for line in [busy_line(status["busy"])] if line]
         parts += [Text(line, style="red") for line in _silent(status)]
         slow = slow_ones(status.get("callbacks", {}), time.monotonic() - self._begin)
         parts += [Text(line, style="red") for line in slow]

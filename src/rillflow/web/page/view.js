@@ -352,7 +352,9 @@ function updateState() {
     .map(([name, own]) => ` Callback ${name} takes ${percent(own.seconds / last.seconds)} of the time.`).join("");
   const failed = (status.evaluation || {}).failed ? ` ${status.evaluation.failed} evaluation${status.evaluation.failed === 1 ? "" : "s"} failed.` : "";
   const still = status.seconds === 0 && last.steps > 0 && "No time passes on the clock of this engine, so nothing is busy and nothing is a bottleneck.";
-  put($("word"), (words[state] || still || status.verdict || "") + failed + slow);
+  const shares = Object.entries(status.busy || {}).map(([who, share]) => `${who === "gpu" ? "GPU" : who} ${percent(share)}`).join(", ");
+  const busy = shares && !words[state] && !still ? ` Busy: ${shares}.` : "";
+  put($("word"), (words[state] || still || status.verdict || "") + busy + failed + slow);
   $("word").classList.toggle("hot", !!status.bottleneck);
   document.title = (state === "running" ? "" : state + " · ") + $("name").textContent + (last.return === undefined ? "" : " · " + figure(last.return));
 }

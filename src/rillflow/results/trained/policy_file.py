@@ -1,4 +1,4 @@
-"""Saved policies from their files."""
+"""A saved policy from its file; `rf.load`, which takes runs too, is in `runs/load_policy.py`."""
 
 from __future__ import annotations
 
