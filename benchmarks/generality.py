@@ -177,7 +177,9 @@ def _gain(
     means = statistics.mean(own), statistics.mean(theirs)
     score = (means[0] - nothing) / (means[1] - nothing)
     seeds = {"our_seeds": len(own), "sb3_seeds": len(theirs)}
-    details = {"ours": means[0], "sb3": means[1], "random": nothing, **seeds, **more}
+    each = (", ".join(f"{value:.4g}" for value in side) for side in (own, theirs))
+    note = "ours {}; SB3 {}".format(*each)
+    details = {"ours": means[0], "sb3": means[1], "random": nothing, **seeds, **more, "note": note}
     report.add(figure(case, score, "of SB3's gain", ">= 0.8", **details))
     return score
 
@@ -196,7 +198,7 @@ def _seconds(report: Report) -> None:
             for case, who in zip(cases, ("ours", "sb3"), strict=True):
                 report.measured(case, round=round_, train_s=found.get(f"{who}_s"))
             if "failed" in found:
-                report.lacks(f"ppo_time_{name}", found["failed"])
+                report.lacks(f"ppo_time_{name}, round {round_ + 1}", found["failed"])
         pair = [report.values(case, "train_s") for case in reversed(cases)]
         name = f"ppo_time_{name}"
         report.add(ratio(name, *pair, "SB3's seconds / ours", ">= 6"), otherwise=name)
