@@ -250,12 +250,14 @@ def over_shared_frames(columns: Mapping[str, Any]) -> tuple[dict[str, Any], tupl
 
 
 def over_one_pool(
-    batches: Sequence[Mapping[str, Any]],
-) -> tuple[list[dict[str, Array]], FrameParts, tuple[str, ...]]:
+    batches: Sequence[dict[str, Any]],
+) -> tuple[Sequence[dict[str, Array]], FrameParts, tuple[str, ...]]:
     """Columns of several batches as arrays that can be joined; all their frames; which are stacks.
 
     Stacks are places among all frames. A column that is one in some batches only is an array.
     """
+    if not any(type(column) is Stacks for one in batches for column in one.values()):
+        return batches, FrameParts(()), ()
     shared = [over_shared_frames(columns) for columns in batches]
     common = set(shared[0][1]).intersection(*[names for _, names in shared[1:]])
     first = shared[0][0]
