@@ -40,6 +40,7 @@ HOUSE = {
     ),
     # environments and experience
     "what is an image, and where its channels are": ("images.py", "def image_in"),
+    "several learners of one policy": ("learning/torch_together.py", "class FirstLearner"),
     "updates as CUDA graphs": ("learning/torch_graphs.py", "class UpdateGraphs"),
     "a device that fails while learning": ("learning/device_errors.py", "class LearningErrors"),
     "stacked frames that travel once": ("experience/stacked_frames.py", "class Stacks"),

@@ -147,7 +147,9 @@ def test_a_process_that_is_killed_is_told_as_failed(tmp_path: Path, monkeypatch:
     assert time.monotonic() - begin < PATIENCE
 
 
-def test_runs_are_compared_with_an_interval(call: Any, tmp_path: Path) -> None:
+def test_runs_are_compared_with_an_interval(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tests.results.test_plots import line, write
 
     for lr in (1, 3):
@@ -161,6 +163,12 @@ def test_runs_are_compared_with_an_interval(call: Any, tmp_path: Path) -> None:
     assert "return at 200 steps" in done.out
     assert "B is higher" in done.out
     assert "too narrow; take 5" in done.out
+    monkeypatch.setattr("rillflow.cli.commands.compare.columns", lambda: 40)
+    narrow = call("compare", "runs").out
+    assert max(map(len, narrow.splitlines())) <= 40
+    wholes = "A 220.0, B 620.0, B - A +400.0", "95% in [", "B is higher", "return at 200 steps"
+    for whole in wholes:
+        assert whole in narrow, narrow
     (one,) = json.loads(call("compare", "runs", "--json").out)
     assert one["figures"][0]["difference"] == pytest.approx(400)
     low, high = one["figures"][0]["interval"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import threading
@@ -126,3 +127,36 @@ def test_a_cluster_that_encrypts_is_left_to_ray(
     closes = serve(lambda connection: connection.shutdown(socket.SHUT_RDWR))
     monkeypatch.setenv("RAY_USE_TLS", "1")
     assert why_silent(closes) is None
+
+
+def test_an_interrupt_while_ray_begins_ends_ray_and_leaves_signals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What has begun is ended in order, before the interpreter is."""
+    ray = pytest.importorskip("ray", reason="needs the ray extra")
+    import rillflow as rf
+
+    ended = []
+
+    def handler(*_: Any) -> None: ...
+
+    before = signal.signal(signal.SIGTERM, handler)
+
+    def init(**options: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    monkeypatch.setattr("rillflow.engines.ray_address.remembered", lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    engine = rf.RayEngine()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            engine._init()
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    engine.close()
+    assert ended == [True]

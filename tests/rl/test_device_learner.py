@@ -19,7 +19,7 @@ from rillflow.experience.batch import SampleBatch
 from rillflow.experience.stacked_frames import Stacks
 from rillflow.learning import torch_learner
 from rillflow.learning.torch_batches import on_device, whole
-from rillflow.learning.torch_graphs import WARM, may_be_recorded
+from rillflow.learning.torch_graphs import WARM, UpdateGraphs, may_be_recorded
 from rillflow.learning.torch_learner import TorchLearner
 from rillflow.learning.torch_on_device import DeviceRates, fetched_together, sent_together
 from rillflow.policies.convolutions import Convolutions
@@ -149,7 +149,7 @@ def test_the_minibatches_of_a_pass_go_to_a_device_in_one_piece() -> None:
 def test_steps_of_a_device_are_counted_without_asking_it() -> None:
     """Those that the device left out are taken back when that is known."""
     rates = DeviceRates(torch.device("cpu"))
-    assert [rates.next("policy", rate) for rate in (0.1, 0.2)] == [0.1, 0.2]
+    assert [float(rates.next("policy", rate)) for rate in (0.1, 0.2)] == [0.1, 0.2]
     assert rates.made == {"policy": 2}
     rates.forget_left_out([1.0, float("nan")])
     assert rates.made == {"policy": 1}
@@ -165,6 +165,90 @@ def test_a_rate_that_falls_with_steps_falls_on_a_device_too(as_on_a_device: bool
     lr._set_rate("policy", lr.optimisers["policy"])
     rate = lr.optimisers["policy"].param_groups[0]["lr"]
     assert rate == pytest.approx(1e-3 * (1 - steps / 10))
+
+
+class AsOnCuda:
+    """Stands for a device: what is recorded changes nothing, and is done again when repeated."""
+
+    def __init__(self, lr: TorchLearner) -> None:
+        self.lr = lr
+        self.recorded = self.repeated = 0
+
+    def aside(self, work: Any) -> Any:
+        return work()
+
+    def record(self, work: Any) -> Any:
+        self.recorded += 1
+        kept = [p.detach().clone() for p in self._all()]
+        given = work()
+        with torch.no_grad():
+            for own, before in zip(self._all(), kept, strict=True):
+                own.copy_(before)
+
+        def repeat() -> None:
+            self.repeated += 1
+            self.lr.rates.recording = True  # as an operation of a graph, which counts nothing
+            given.copy_(work())
+            self.lr.rates.recording = False
+
+        return given, repeat
+
+    def _all(self) -> list[Any]:
+        slots = [part for parts in self.lr._averages.values() for slot in parts for part in slot]
+        return [*self.lr.acting.network.parameters(), *slots]
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_repeated_updates_are_those_that_are_made(case: str) -> None:
+    """Rows, rates and steps are those of the moment, and so are figures; on a device the same is
+    asked of CUDA's own graphs."""
+    algorithm, make, options = CASES[case]
+    settings: dict[str, Any] = {"final_lr": 0.0, "lr_updates": 50}
+    usual, graphs = (learner(algorithm, **settings) for _ in range(2))
+    usual.looks = graphs.looks = False  # as on a device
+    device = AsOnCuda(graphs)
+    graphs.graphs = UpdateGraphs(graphs, device)
+    for number in range(WARM + 6):
+        one, other = (lr.train(make(number), **options) for lr in (usual, graphs))
+        close(one.stats, other.stats, 1e-6)
+        close(getattr(one, "rows", {}), getattr(other, "rows", {}), 1e-6)
+    close(usual.get_weights(), graphs.get_weights(), 1e-6)
+    assert device.recorded == 1
+    assert device.repeated > WARM
+    assert usual.rates.made == graphs.rates.made
+    graphs.set_state(usual.get_state())
+    for lr in (usual, graphs):
+        for number in range(WARM + 3):
+            lr.train(make(number + 20), **options)
+    assert device.recorded == 2, "what was recorded before belongs to another state"
+    close(usual.get_weights(), graphs.get_weights(), 1e-6)
+
+
+def test_rows_of_many_shapes_are_learned_from_as_usual() -> None:
+    """No more than a few shapes are recorded, and those that are never alike are forgotten."""
+    usual, graphs = (learner(ppo) for _ in range(2))
+    usual.looks = graphs.looks = False
+    device = AsOnCuda(graphs)
+    graphs.graphs = UpdateGraphs(graphs, device)
+    for size in range(3, 11):
+        for lr in (usual, graphs):
+            lr.train(fragment(size), epochs=4, minibatch=size)
+    close(usual.get_weights(), graphs.get_weights(), 1e-6)
+    assert device.recorded == 4
+
+
+def test_an_update_that_cannot_be_recorded_is_told_once_and_made() -> None:
+    usual, graphs = (learner(ppo) for _ in range(2))
+    usual.looks = graphs.looks = False
+    device = AsOnCuda(graphs)
+    device.record = lambda work: (_ for _ in ()).throw(RuntimeError("not while it is recorded"))  # type: ignore[method-assign]
+    graphs.graphs = UpdateGraphs(graphs, device)
+    usual.train(fragment(1), epochs=WARM + 2, minibatch=8)
+    with pytest.warns(UserWarning, match=r"ppo cannot be recorded .*: not while it is recorded\."):
+        graphs.train(fragment(1), epochs=WARM + 2, minibatch=8)
+    for lr in (usual, graphs):
+        lr.train(fragment(2), epochs=WARM + 2, minibatch=8)
+    close(usual.get_weights(), graphs.get_weights(), 0)
 
 
 def test_what_cannot_be_the_same_each_time_is_not_recorded() -> None:

@@ -175,7 +175,8 @@ def test_a_resumed_run_of_atari_is_the_run_that_was_not_interrupted(
     pytest.importorskip("ale_py", reason="ale-py is an optional extra")
     monkeypatch.setattr("rillflow.envs.atari_state.STEPS_PER_SEED", 40)
     games = {"max_num_frames_per_episode": 60, "img_height": 36, "img_width": 36}
-    small = {"num_workers": 1, "num_envs_per_worker": 1, "train_batch_size": 16}
+    # a network without convolutions, which would take most of the time and are not what is asked
+    small = {"num_workers": 1, "num_envs_per_worker": 1, "train_batch_size": 16, "model": "mlp"}
     work = job("ppo", 80, env="ALE/Pong-v5", env_config=games, **small)
     whole, parts = (directory_of(work, tmp_path, name) for name in ("whole", "parts"))
     expected = begin(work, whole, every=32)

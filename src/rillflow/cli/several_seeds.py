@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rillflow.cli.flags.seeds import parse_seeds
 from rillflow.cli.flags.trust import program
 from rillflow.cli.output.error_messages import Usage
+from rillflow.cli.output.fitted_lines import fitted
 from rillflow.cli.output.side_by_side_lines import Shown, display_of
 from rillflow.cli.side_by_side import Member, SideBySide, room_for, without
 
@@ -99,14 +100,14 @@ def _conclude(request: Request, members: Sequence[Member], shown: Shown) -> None
         for line in _failures(members):
             print(line, file=sys.stderr)
         return
-    print("\n".join(["", *_summary(members), *_failures(members)]))
+    lines = ["", *_summary(members), *_failures(members)]
     if runs:
-        named = shlex.join(runs)
-        print(f"  next    {program()} plot {named}")
-        print(f"          {program()} view {options.run_dir}")
+        lines.append(f"  next    {program()} plot {shlex.join(runs)}")
+        lines.append(f"          {program()} view {options.run_dir}")
     for member in members:
         if member.run and member.state != "finished":
-            print(f"          {program()} resume {member.run}")
+            lines.append(f"          {program()} resume {member.run}")
+    print("\n".join(fitted(lines)))
 
 
 def _summary(members: Sequence[Member]) -> Iterator[str]:

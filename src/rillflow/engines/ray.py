@@ -232,13 +232,13 @@ class RayEngine(Engine):
             options |= {"include_dashboard": False, "num_cpus": self.num_cpus}
             for variable in _QUIET:
                 os.environ.setdefault(variable, "0")
+        self._ours = True  # from here on, also if Ctrl-C comes while it begins
         try:
             with _own_handlers():
                 ray.init(**(options | self.init_options))
         except Exception as error:
             what = "start Ray" if self._alone else f"connect to Ray at {address!r}"
             raise EngineError(f"cannot {what}: {error}") from error
-        self._ours = True
 
     def _check_room(self, spec: ActorSpec) -> None:
         """A Ray that the engine has started never grows: who does not fit would wait in vain."""
@@ -364,11 +364,13 @@ def _own_handlers() -> Iterator[None]:
     """What the user does on a signal stays: Ray would end the process on SIGTERM instead."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
-    yield
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in before.items():
-            if callable(handler) and handler is not signal.getsignal(number):
-                signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                if callable(handler) and handler is not signal.getsignal(number):
+                    signal.signal(number, handler)
 
 
 def _options(resources: Mapping[str, float]) -> dict[str, Any]:

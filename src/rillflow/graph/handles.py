@@ -255,6 +255,12 @@ class CallableActor:
         if begin is not None:
             begin(info)
 
+    def close(self) -> None:
+        """Let the wrapped callable end what it has started."""
+        close = getattr(owner_of(self.fn), "close", None)
+        if callable(close):
+            close()
+
     def get_state(self) -> Any:
         """State of the wrapped callable, if it has any to tell."""
         get = getattr(owner_of(self.fn), "get_state", None)

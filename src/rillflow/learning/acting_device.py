@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from rillflow.errors import BuildError
+from rillflow.learning.devices import problems_of_learners
 
 if TYPE_CHECKING:
     from rillflow.learning.config import AlgorithmConfig
@@ -20,13 +21,14 @@ _STILL = "num_gpus_per_worker=0 for workers that act on the processor"
 
 
 def problems(config: AlgorithmConfig) -> list[str]:
-    """What is wrong with the setting."""
-    share = config.num_gpus_per_worker
+    """What is wrong with the settings that say where something is computed."""
+    share, wrong = config.num_gpus_per_worker, problems_of_learners(config)
     if share is None or 0 <= share <= 1:
-        return []
+        return wrong
     return [
+        *wrong,
         "num_gpus_per_worker must be between 0 and 1, the part of a device that a worker's network "
-        f"acts on, got {share!r}"
+        f"acts on, got {share!r}",
     ]
 
 

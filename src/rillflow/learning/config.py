@@ -168,6 +168,8 @@ class AlgorithmConfig(metaclass=_Settings):
     are height and width, or else the shorter one of the outer axes has the channels"""
     num_gpus: int = 0
     """CUDA devices of the learner, which share each minibatch; 0: it learns on the processor"""
+    num_learners: int = 1
+    """processes that learn, each from a part of every minibatch, and on a GPU each if there are"""
     num_gpus_per_worker: float | None = None
     """the part of a CUDA device on which each worker's network acts; 0: on the processor; none:
     with num_gpus, on the learner's devices if observations are images"""
@@ -190,8 +192,6 @@ class AlgorithmConfig(metaclass=_Settings):
     def make(cls: type[C], **values: Any) -> C:
         """The same as calling the class."""
         return cls(**values)
-
-    # what follows from the settings: values that workers and learners ask for
 
     @property
     def preprocessing(self) -> Preprocessing:

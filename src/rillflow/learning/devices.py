@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rillflow.errors import BuildError
+
+if TYPE_CHECKING:
+    from rillflow.learning.config import AlgorithmConfig
 
 
 def learner_devices(num_gpus: int) -> tuple[str, ...]:
@@ -26,6 +30,28 @@ def learner_devices(num_gpus: int) -> tuple[str, ...]:
             "to learn on the processor."
         )
     return tuple(f"cuda:{index}" for index in range(num_gpus))
+
+
+def problems_of_learners(config: AlgorithmConfig) -> list[str]:
+    """What is wrong with the number of learners, for the settings to tell."""
+    learners, gpus = config.num_learners, config.num_gpus
+    if learners < 1:
+        return [f"num_learners must be at least 1, got {learners!r}"]
+    if learners > 1 and gpus not in (0, learners):
+        return [
+            f"each of num_learners={learners} learners has a GPU of its own, or none of them has: "
+            f"give num_gpus={learners}, or num_gpus=0; got {gpus}"
+        ]
+    return []
+
+
+def require_one_policy(config: AlgorithmConfig, several: bool) -> None:
+    """Refuse several learners of several policies."""
+    if several and config.num_learners > 1:
+        raise BuildError(
+            f"num_learners={config.num_learners} is for one policy; each of several policies has a "
+            "learner of its own already: leave num_learners out."
+        )
 
 
 def portions(number: int, parts: int) -> Iterator[slice]:

@@ -65,7 +65,7 @@ class LearnerBase(ABC):
             spec.normalize_observations, self.normalizers, spec.measured
         )
         self.kl_stops = 0
-        """batches whose passes ended because the policy had moved too far"""
+        """batches whose passes ended: the policy had moved too far"""
         self._moved_too_far = False
         self.target_kl: float | None = getattr(self.cfg, "target_kl", None)
         self.rng = np.random.default_rng(seed)
@@ -216,6 +216,9 @@ class LearnerBase(ABC):
         self.kl_stops += self._moved_too_far
         return self._moved_too_far
 
+    def close(self) -> None:  # noqa: B027 - most have nothing
+        """End what was started for learning."""
+
     # -- schedules, statistics -----------------------------------------------------------------
 
     def follow_schedules(self) -> None:
@@ -235,8 +238,7 @@ class LearnerBase(ABC):
         """Give a network's optimiser another learning rate."""
 
     def with_settings(self, result: TrainStats) -> TrainStats:
-        """A result with the numbers that a schedule has given, how often passes were ended, and on
-        a device where the time went."""
+        """A result with the numbers of schedules, of passes that were ended, of a device's time."""
         more = {**self._scheduled.figures(self.cfg), **self.clock.told}
         if self.target_kl is not None:
             more["kl_stops"] = float(self.kl_stops)

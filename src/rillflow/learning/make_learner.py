@@ -24,6 +24,10 @@ def make_learner(
         from rillflow.learning.numpy_learner import NumpyLearner
 
         return NumpyLearner(spec, config, seed)
+    if config.num_learners > 1 and devices is None:  # of a worker's own learner there is one
+        from rillflow.learning.torch_together import FirstLearner
+
+        return FirstLearner(spec, config, seed)
     from rillflow.learning.torch_learner import TorchLearner  # torch is imported where it is needed
 
     return TorchLearner(spec, config, seed, devices)

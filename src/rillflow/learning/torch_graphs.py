@@ -13,7 +13,8 @@ learner whose settings follow a schedule, or that draws random numbers in an upd
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -27,6 +28,8 @@ from rillflow.learning.update import Rows
 
 if TYPE_CHECKING:
     from rillflow.learning.torch_learner import TorchLearner
+
+T = TypeVar("T")
 
 WARM = 3
 """updates of a shape that are made as usual, before one is recorded"""
@@ -55,16 +58,47 @@ def may_be_recorded(learner: TorchLearner) -> bool:
     return fixed and (config.cuda_graphs is True or (ours and plain))
 
 
+class Cuda:
+    """Where updates are recorded: the streams and graphs of a device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._aside: torch.cuda.Stream | None = None
+
+    def aside(self, work: Callable[[], T]) -> T:
+        """Work on a stream of its own, as CUDA wants it before anything is recorded."""
+        if self._aside is None:
+            self._aside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        usual = torch.cuda.current_stream(self.device)
+        self._aside.wait_stream(usual)
+        with torch.cuda.stream(self._aside):
+            done = work()
+        usual.wait_stream(self._aside)
+        return done
+
+    def record(self, work: Callable[[], T]) -> tuple[T, Callable[[], None]]:
+        """What work gives, and what repeats it; it is not done now."""
+        usual = torch.cuda.current_stream(self.device)
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(self.device)
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                given = work()
+        except RuntimeError:
+            torch.cuda.set_stream(usual)  # a recording that fails leaves its own
+            raise
+        return given, graph.replay
+
+
 class UpdateGraphs:
     """The updates of one learner, by the shapes of their rows."""
 
-    def __init__(self, learner: TorchLearner) -> None:
+    def __init__(self, learner: TorchLearner, cuda: Any = None) -> None:
         self.learner = learner
+        self.cuda = Cuda(learner.device) if cuda is None else cuda
         self._seen: dict[Shapes, int] = {}
         self._recorded: dict[Shapes, Recorded] = {}
         self._given_up = False
-        self._aside: torch.cuda.Stream | None = None
-        """where updates are made before one is recorded, as CUDA wants it"""
 
     def forget(self) -> None:
         """What was recorded goes on from what is no longer so."""
@@ -81,7 +115,7 @@ class UpdateGraphs:
         parts = list(parts_of([rows], chosen))
         if self._given_up:
             return self.learner.update_once(parts)
-        return self._warm(parts)
+        return self.cuda.aside(lambda: self.learner.update_once(parts))
 
     def _due(self, rows: Rows, shapes: Shapes) -> bool:
         if len(self._seen) >= _FORGET:
@@ -94,24 +128,11 @@ class UpdateGraphs:
             and not (NEXT_OBS in rows and rows_of.time_major(rows))  # looks where episodes end
         )
 
-    def _warm(self, parts: list[Rows]) -> tuple[Figures, Any]:
-        if self._aside is None:
-            self._aside = torch.cuda.Stream(self.learner.device)  # type: ignore[no-untyped-call]
-        usual = torch.cuda.current_stream(self.learner.device)
-        self._aside.wait_stream(usual)
-        with torch.cuda.stream(self._aside):
-            told = self.learner.update_once(parts)
-        usual.wait_stream(self._aside)
-        return told
-
     def _record(self, rows: Rows, chosen: torch.Tensor | None, shapes: Shapes) -> Recorded | None:
-        usual = torch.cuda.current_stream(self.learner.device)
         try:
-            self._recorded[shapes] = Recorded(self.learner, rows, chosen)
+            self._recorded[shapes] = Recorded(self.learner, self.cuda, rows, chosen)
         except RuntimeError as error:  # it looks at a number, say, which cannot be recorded
-            torch.cuda.set_stream(usual)  # a recording that fails leaves its own
             self._given_up = True
-            self.learner.rates.recording = False
             warnings.warn(
                 f"an update of {self.learner.config.algorithm.name} cannot be recorded as a CUDA "
                 f"graph, so its operations are asked for one by one: {_first_line(error)} "
@@ -124,25 +145,32 @@ class UpdateGraphs:
 class Recorded:
     """One update, recorded for rows of some shapes."""
 
-    def __init__(self, learner: TorchLearner, rows: Rows, chosen: torch.Tensor | None) -> None:
+    def __init__(
+        self, learner: TorchLearner, cuda: Any, rows: Rows, chosen: torch.Tensor | None
+    ) -> None:
         self.learner = learner
         (part,) = parts_of([rows], chosen)
         self.rows = Rows({name: torch.empty_like(column) for name, column in part.items()})
         """where the recorded operations look for them"""
         self._copy(rows, chosen)
-        self.graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize(learner.device)
-        learner.rates.recording, learner.rates.recorded = True, []
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            figures, size = learner.update_once([self.rows])
-            self.single = [name for name, value in figures.items() if _is_number(value)]
-            numbers = [size, *[figures[name] for name in self.single]]
-            self.numbers = torch.stack([number.reshape(()).float() for number in numbers])
-        learner.rates.recording = False
-        self.trained = learner.rates.recorded
-        """the optimisers that made a step"""
-        self.others = {n: value for n, value in figures.items() if n not in self.single}
+        self.single: list[str] = []
+        """figures of one number each"""
+        self.others: Figures = {}
         """figures of rows, and plain ones"""
+        learner.rates.recording, learner.rates.recorded = True, []
+        try:
+            self.numbers, self._replay = cuda.record(self._update)
+        finally:
+            learner.rates.recording = False
+        self.trained = tuple(learner.rates.recorded)
+        """the optimisers that made a step"""
+
+    def _update(self) -> torch.Tensor:
+        figures, size = self.learner.update_once([self.rows])
+        self.single = [name for name, value in figures.items() if _is_number(value)]
+        self.others = {n: value for n, value in figures.items() if n not in self.single}
+        numbers = [size, *[figures[name] for name in self.single]]
+        return torch.stack([number.reshape(()).float() for number in numbers])
 
     def _copy(self, rows: Rows, chosen: torch.Tensor | None) -> None:
         whole = rows_of.time_major(rows)
@@ -158,7 +186,7 @@ class Recorded:
         self._copy(rows, chosen)
         for name in self.trained:
             self.learner.rate_there(name)
-        self.graph.replay()
+        self._replay()
         size, *numbers = self.numbers.clone().unbind()
         figures: Figures = dict(zip(self.single, numbers, strict=True))
         for name, value in self.others.items():

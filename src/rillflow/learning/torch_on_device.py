@@ -49,6 +49,7 @@ class DeviceRates:
         self.recorded: list[str] = []
         """the optimisers whose steps were recorded last"""
         self._there: dict[str, tuple[float, torch.Tensor]] = {}
+        self._kind = torch.float64 if device.type == "cpu" else torch.float32  # as Adam wants it
 
     def next(self, name: str, rate: float) -> Any:
         """The rate of an optimiser's next step; it counts."""
@@ -56,11 +57,9 @@ class DeviceRates:
             self.recorded.append(name)
             return self._there[name][1]
         self.made[name] = self.made.get(name, 0) + 1
-        if self.device.type == "cpu":
-            return rate
         known = self._there.get(name)
         if known is None:
-            self._there[name] = rate, torch.tensor(rate, device=self.device)
+            self._there[name] = rate, torch.tensor(rate, dtype=self._kind, device=self.device)
         elif known[0] != rate:
             self._there[name] = rate, known[1].fill_(rate)
         return self._there[name][1]

@@ -26,6 +26,8 @@ def numpy_hindrance(spec: PolicySpec, config: AlgorithmConfig) -> str | None:
     """
     if config.num_gpus:
         return f"num_gpus={config.num_gpus}"
+    if config.num_learners > 1:
+        return f"num_learners={config.num_learners}"
     why = hindrance(at_first(config).modules(spec))
     if why is not None:
         return why

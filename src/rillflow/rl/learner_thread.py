@@ -47,6 +47,11 @@ class Learn:
             self.learner = self.workers.begun(made)
         return self.learner
 
+    def close(self) -> None:
+        """End what the learner has started."""
+        if self.learner is not None:
+            self.learner.close()
+
     def get_state(self) -> dict[str, Any]:
         """The learner's."""
         return self._learner().get_state()

@@ -12,7 +12,7 @@ from rillflow.engines.contract import Engine
 from rillflow.errors import BuildError
 from rillflow.learning.acting_device import require_devices
 from rillflow.learning.config import AlgorithmConfig
-from rillflow.learning.devices import learner_devices
+from rillflow.learning.devices import learner_devices, require_one_policy
 from rillflow.learning.schedules import over_run
 from rillflow.rl.faults import worker_policy
 from rillflow.rl.metrics import Progress
@@ -68,6 +68,7 @@ class Job:
         """The workers and the flow; nothing is started."""
         learner_devices(self.config.num_gpus)  # what is missing is told before workers start
         require_devices(self.config, self.engine_name)
+        require_one_policy(self.config, several=self.agents is not None)
         workers: Workers | MultiAgentWorkers
         config = over_run(self.config, self.until)
         if self.agents is None:

@@ -200,6 +200,9 @@ class Run(Generic[T]):
         try:
             self._finalizer()
         finally:
+            for close in [getattr(one, "close", None) for one in self.shared.values()]:
+                if callable(close):  # a learner, of which others are beside
+                    close()
             self._driver.output = None
             self._scheduler.release()
 

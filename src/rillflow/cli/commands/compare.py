@@ -12,6 +12,7 @@ from rillflow.cli.flags.parser import Parser, whole
 from rillflow.cli.flags.runs_named import add_runs, named_runs
 from rillflow.cli.flags.trust import add_trust_flag, take_named
 from rillflow.cli.output.error_messages import Usage
+from rillflow.cli.output.fitted_lines import columns, fitted
 
 if TYPE_CHECKING:
     from rillflow.results.comparison import Comparison, Figure
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
         print(to_json([_as_data(one) for one in found], indent=2))
     else:
-        print("\n\n".join("\n".join(_lines(one)) for one in found))
+        print("\n\n".join("\n".join(_lines(one, columns())) for one in found))
     return 0
 
 
@@ -140,8 +141,18 @@ def _returns(run: Path, episodes: int, trust: Sequence[str]) -> Any:
     return np.asarray(evaluate(load(path, trust=trust), episodes).returns)
 
 
-def _lines(found: Comparison) -> Iterator[str]:
-    """One comparison as text."""
+def _lines(found: Comparison, width: int | None) -> Iterator[str]:
+    """One comparison as text; as a table if there is room for one."""
+    yield from fitted(_sides(found), width)
+    yield ""
+    table = list(_table(found.figures))
+    narrow = width is not None and max(map(len, table)) > width
+    yield from fitted(_one_by_one(found.figures), width) if narrow else table
+    yield from fitted(_caveats(found), width)
+
+
+def _sides(found: Comparison) -> Iterator[str]:
+    """What is compared, and the settings that differ."""
     yield f"{found.a.env or 'an environment without a name'}"
     for letter, side in (("A", found.a), ("B", found.b)):
         count = len(side.runs)
@@ -154,9 +165,16 @@ def _lines(found: Comparison) -> Iterator[str]:
         yield f"  {name:<{width}}  {ours} -> {theirs}"
     if len(found.settings) > _SETTINGS:
         yield f"  and {len(found.settings) - _SETTINGS} more settings differ"
-    yield ""
-    yield from _table(found.figures)
-    yield from _caveats(found)
+
+
+def _one_by_one(figures: Sequence[Figure]) -> Iterator[str]:
+    """The figures below each other, for a narrow terminal."""
+    for one in figures:
+        yield f"  {one.name}"
+        yield f"    A {_figure(one.a)}, B {_figure(one.b)}, B - A {_signed(one.difference)}"
+        if not math.isnan(one.low):
+            yield f"    95% in [{_signed(one.low)}, {_signed(one.high)}]"
+            yield f"    {one.verdict}"
 
 
 def _table(figures: Sequence[Figure]) -> Iterator[str]:

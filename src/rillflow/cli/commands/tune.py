@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from rillflow.cli.flags.parser import Parser, whole
 from rillflow.cli.flags.search_space import can_vary, varied
+from rillflow.cli.flags.trust import program
 from rillflow.cli.output.error_messages import Usage
+from rillflow.cli.output.fitted_lines import fitted
 from rillflow.cli.request import Request, add_request_flags, command_line, parse_request
 
 if TYPE_CHECKING:
@@ -226,7 +228,8 @@ def _conclude(search: Search, given: dict[str, Any], directory: Path, *, stopped
         return 1
     found = search.importances()
     print(f"\nbest of {len(search.counted)} trials: return {best.value:.1f}")
-    print("\n".join(_more(search, best, found, directory)))
+    print("\n".join(fitted(_more(search, best, found, directory))))
+    # in one piece, however long: it is there to be copied
     print(command_line(search.request, {**given, **search.settings_of(best)}))
     return 0
 
@@ -243,7 +246,7 @@ def _more(search: Search, best: Any, found: Mapping[str, float], where: Path) ->
     picture = _drawn(search, found, where)
     if picture is not None:
         yield f"  picture {picture}"
-    yield f"  runs    rillflow view {where}"
+    yield f"  runs    {program()} view {where}"
     if best.user_attrs.get("run"):
         yield f"  policy  {best.user_attrs['run']}"
 
