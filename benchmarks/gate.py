@@ -78,9 +78,8 @@ CORRIDOR: dict[str, Any] = {
 RAINBOW_ON_MINATAR: dict[str, Any] = {
     "scale_rewards": False,
     "v_min": 0.0,
-    "v_max": 10.0,
-    "final_lr": 1e-4,
-    "lr_updates": 30_000,
+    "v_max": 20.0,
+    "sigma0": 0.1,
 }
 DQN_ON_MINATAR = Goal(
     algorithm="dqn",

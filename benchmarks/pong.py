@@ -1,9 +1,8 @@
-"""How many environment steps per second do PPO, IMPALA and APPO make on Pong while they train?
+"""How many environment steps per second do PPO and IMPALA make on Pong while they train?
 
 84 x 84 pixels, four frames, Nature CNN, two workers. PPO: 8 environments x 128 steps, four epochs
-in minibatches of 256, on every side. IMPALA: fragments of 50 steps, batches of 500, on both sides;
-APPO: the same, each batch used once. The first part of each run is left out. `ray` is our PPO on
-Ray instead of on processes of our own.
+in minibatches of 256, on every side. IMPALA: fragments of 50 steps, batches of 500, on both sides.
+The first part of each run is left out. `ray` is our PPO on Ray instead of on processes of our own.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ MINUTES = 10
 DEFAULT_PEERS = ("rllib", "sb3")
 OUR_CASES = {
     "rillflow impala": {"algo": "impala"},
-    "rillflow appo": {"algo": "appo"},
     "rillflow ppo": {"algo": "ppo"},
     "rillflow ppo on ray": {"algo": "ppo", "engine": "ray"},
 }
@@ -41,19 +39,11 @@ def ask(report: Report) -> None:
         for case, (peer, file, more) in PEER_CASES.items()
         if peer in peers
     }
-    order = [
-        "rillflow impala",
-        "rillflow appo",
-        "rllib impala",
-        "rllib ppo",
-        "rillflow ppo",
-        "sb3 ppo",
-    ]
+    order = ["rillflow impala", "rllib impala", "rllib ppo", "rillflow ppo", "sb3 ppo"]
     both = {**ours, **theirs}
     both = {case: both[case] for case in [*order, "rillflow ppo on ray"] if case in both}
     rounds(report, both)
     _compare(report, "rillflow impala", "rllib impala", "impala_vs_rllib", ">= 2.5")
-    _compare(report, "rillflow appo", "rillflow impala", "appo_vs_impala", ">= 0.9")
     best = _best(report, [case for case in theirs if case.endswith("ppo")])
     for case in (case for case in theirs if case.endswith("ppo")):
         name = f"ppo_vs_{case.split()[0]}"

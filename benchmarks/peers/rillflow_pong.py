@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from pathlib import Path
 from typing import Any
 
 import torch  # noqa: F401 - the peers' imports are not part of their training time either
@@ -27,12 +29,32 @@ SAME: dict[str, dict[str, Any]] = {
 }
 SAME["appo"] = {**SAME["impala"], "batch_uses": 1}
 
+spent: list[tuple[int, float]] = []
+"""steps, and seconds of the processor that all processes together have had until then"""
+
+
+def processor_seconds() -> float:
+    """Of this process and those that it started."""
+    known, total = {os.getpid()}, 0.0
+    rows = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            words = path.read_text().rpartition(")")[2].split()
+            rows[int(path.parent.name)] = (int(words[1]), int(words[11]) + int(words[12]))
+    for process, (parent, ticks) in sorted(rows.items()):
+        if parent in known or process in known:
+            known.add(process)
+            total += ticks / os.sysconf("SC_CLK_TCK")
+    return total
+
+
 tracker = Tracker(options.budget, threshold=float("inf"), least=4)
 
 
 def watch(row: dict[str, float]) -> None:
     """Tell the tracker of each training result."""
     tracker.mark(int(row["steps"]))
+    spent.append((int(row["steps"]), processor_seconds()))
     if tracker.done:
         raise EnoughError
 
@@ -53,8 +75,10 @@ with contextlib.suppress(EnoughError):
         on_progress=watch,
         **settings,
     )
+first, last = spent[min(len(spent) - 2, int(len(spent) * 0.3))], spent[-1]
 emit(
     "rillflow",
+    steps_per_cpu_s=(last[0] - first[0]) / max(1e-9, last[1] - first[1]),
     variant=f"{options.algo}-{options.engine}-{options.variant}",
     seed=options.seed,
     version=rf.__version__,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rillflow.algorithms.dqn import MEMORY, MOUNTAIN_CAR
+from rillflow.algorithms.dqn import MEMORY, MOUNTAIN_CAR, STEADY
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.flows.queues import Dequeue, Enqueue
@@ -67,9 +67,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "activation": "tanh",
         "dueling": False,
         "n_step": 3,
-        # Of errors far above 1 Huber's function leaves the sign: values are medians then, of which
-        # a policy that hardly ever fails does not learn that it can.
-        "scale_rewards": None,
+        **STEADY,
         "worker_priorities": False,
         "final_lr": 1e-5,
         "lr_updates": 24_000,

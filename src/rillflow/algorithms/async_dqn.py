@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rillflow.algorithms.dqn import STEADY
 from rillflow.experience.batch import STATE, SampleBatch
 from rillflow.flows.flow import Flow
 from rillflow.flows.parallel import ParallelFlow
@@ -60,8 +61,11 @@ class Config(QNetworkConfig):
         return wrong
 
 
-TUNED: dict[str, dict[str, Any]] = {"memory": {"rollout_fragment_length": 32}}
-"""settings for a policy that remembers: a gradient looks back as far as a fragment goes"""
+TUNED: dict[str, dict[str, Any]] = {
+    "memory": {"rollout_fragment_length": 32},  # a gradient looks back as far as that
+    "CartPole-v1": STEADY,
+}
+"""settings for what the defaults do not suit"""
 
 
 def explorer(cfg: Config) -> Explorer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rillflow.algorithms.dqn import MEMORY, MOUNTAIN_CAR
+from rillflow.algorithms.dqn import MEMORY, MOUNTAIN_CAR, STEADY
 from rillflow.flows.flow import Flow
 from rillflow.flows.merge import Concurrently
 from rillflow.learning.algorithm import Algorithm
@@ -55,6 +55,7 @@ class Config(QConfig):
 
 TUNED = {
     "memory": MEMORY,
+    "CartPole-v1": {**STEADY, "final_lr": 1e-5, "lr_updates": 36_000},
     "MountainCar-v0": MOUNTAIN_CAR | {"training_intensity": 16.0, "final_lr": None},
 }
 """settings for environments that the defaults do not suit"""
