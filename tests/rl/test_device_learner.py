@@ -15,10 +15,11 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from rillflow.algorithms import appo, dqn, impala, ppo
+from rillflow.engines.packing import hand_over, pack
 from rillflow.experience.batch import SampleBatch
 from rillflow.experience.stacked_frames import Stacks
 from rillflow.learning import torch_learner
-from rillflow.learning.torch_batches import on_device, whole
+from rillflow.learning.torch_batches import on_device, sent_as_one, whole
 from rillflow.learning.torch_graphs import WARM, UpdateGraphs, may_be_recorded
 from rillflow.learning.torch_learner import TorchLearner
 from rillflow.learning.torch_on_device import DeviceRates, fetched_together, sent_together
@@ -108,6 +109,25 @@ def test_stacks_are_put_together_by_one_operation() -> None:
     assert isinstance(stacks, Stacks)
     made = whole(torch.from_numpy(stacks.frames), torch.from_numpy(stacks.places))
     np.testing.assert_array_equal(made.numpy(), stacks.whole())
+
+
+def test_frames_of_joined_fragments_are_joined_on_their_way() -> None:
+    """To a device, and across an actor's edge; nobody has put them together before."""
+    batches = [fragment(number) for number in range(3)]
+    both = SampleBatch.concat(batches)
+    for batch in (both, pack(both).get(), hand_over(both).get()):
+        stacks = batch.columns["obs"]
+        assert isinstance(stacks, Stacks)
+        assert len(stacks.pool.parts) == 3
+        frames = sent_as_one(stacks.pool.parts, torch.device("cpu"))
+        np.testing.assert_array_equal(frames.numpy(), np.concatenate(stacks.pool.parts))
+        whole_rows = np.concatenate([one["obs"] for one in batches], axis=1)
+        made = whole(frames, torch.from_numpy(stacks.places.copy()))
+        np.testing.assert_array_equal(made.numpy(), whole_rows)
+        np.testing.assert_array_equal(batch["obs"], whole_rows)
+        np.testing.assert_array_equal(
+            batch["bootstrap_obs"], np.concatenate([one["bootstrap_obs"] for one in batches])
+        )
 
 
 @pytest.mark.parametrize("case", list(CASES))

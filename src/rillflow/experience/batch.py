@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.errors import BuildError
-from rillflow.experience.stacked_frames import Stacks, over_one_pool, over_shared_frames, whole
+from rillflow.experience.stacked_frames import (
+    FrameParts,
+    Stacks,
+    over_one_pool,
+    over_shared_frames,
+    whole,
+)
 
 Array = NDArray[Any]
 
@@ -87,7 +93,7 @@ class SampleBatch(Mapping[str, Array]):
         columns, names = over_shared_frames(self.columns)
         if not names:
             return (), columns
-        frames = columns[names[0]].frames
+        frames = list(columns[names[0]].pool.parts)
         places = {name: columns[name].places for name in names}
         return names, {"frames": frames, "columns": {**columns, **places}}
 
@@ -95,7 +101,7 @@ class SampleBatch(Mapping[str, Array]):
     def __unship__(fixed: tuple[str, ...], columns: dict[str, Any]) -> SampleBatch:
         if not fixed:
             return SampleBatch(columns)
-        frames, columns = columns["frames"], columns["columns"]
+        frames, columns = FrameParts(columns["frames"]), columns["columns"]
         return SampleBatch(columns | {name: Stacks(frames, columns[name]) for name in fixed})
 
     def __repr__(self) -> str:
@@ -144,7 +150,7 @@ class SampleBatch(Mapping[str, Array]):
             return self.columns[NEXT_OBS]
         obs: Any = self.columns["obs"]
         last: Any = self.columns[BOOTSTRAP]
-        if isinstance(obs, Stacks) and isinstance(last, Stacks) and last.frames is obs.frames:
+        if isinstance(obs, Stacks) and isinstance(last, Stacks) and last.pool is obs.pool:
             return obs.at(np.concatenate([obs.places[1:], last.places[None]]))
         return np.concatenate([whole(obs)[1:], whole(last)[None]])
 
@@ -169,14 +175,14 @@ class SampleBatch(Mapping[str, Array]):
                 "fragments are joined side by side, so they need the same columns and length; "
                 f"got lengths {sorted(lengths)} and columns {[sorted(b) for b in batches]}."
             )
-        parts, frames, stacked = over_one_pool([batch.columns for batch in batches])
+        parts, pool, stacked = over_one_pool([batch.columns for batch in batches])
         columns: dict[str, Any] = {
             name: np.concatenate([part[name] for part in parts], axis=0 if name in TIMELESS else 1)
             for name in batches[0]
         }
-        for column in (*columns.values(), frames):
+        for column in columns.values():
             column.flags.writeable = False  # a batch is a value: nobody need copy it
-        return SampleBatch(columns | {name: Stacks(frames, columns[name]) for name in stacked})
+        return SampleBatch(columns | {name: Stacks(pool, columns[name]) for name in stacked})
 
 
 def _steps(column: Any, chosen: Any) -> Any:

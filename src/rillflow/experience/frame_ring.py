@@ -17,7 +17,9 @@ Keys = NDArray[np.int64]
 _SPARE = 1.1
 """times the frames that as many rows as fit need, if all batches are like the first"""
 _BLOCK = 1024
-"""frames that are moved at a time; rows of a saved state whose frames leave together"""
+"""frames that are moved at a time"""
+_PARTS = 100
+"""in so many parts the frames of a saved state leave with their rows"""
 
 
 class FrameRing:
@@ -39,11 +41,11 @@ class FrameRing:
         """stacked columns, and the frames in one observation of each"""
         self.inserted = 0
         """frames that were ever added: the key of the next one"""
-        each = len(first.frames) / max(1, rows)
-        room = max(len(first.frames), int(capacity * each * _SPARE))
+        each = len(first.pool) / max(1, rows)
+        room = max(len(first.pool), int(capacity * each * _SPARE))
         if 4 * rows <= capacity:  # it is one batch of many, and not a whole saved state
-            room += 2 * len(first.frames)
-        self._frames = np.empty((room, *first.frames.shape[1:]), first.dtype)
+            room += 2 * len(first.pool)
+        self._frames = np.empty((room, *first.frame_shape), first.dtype)
         self._needed: deque[tuple[int, int]] = deque()
         """rows below this key need no frame before that one; the oldest first"""
 
@@ -72,9 +74,9 @@ class FrameRing:
         for name, count in self.counts.items():
             column = columns[name]
             stacks = column if type(column) is Stacks else Stacks.of(np.asarray(column), count)
-            if id(stacks.frames) not in firsts:
-                firsts[id(stacks.frames)] = self._add(stacks.frames, min(self.oldest, begin))
-            taken[name] = stacks.places.astype(np.int64) + firsts[id(stacks.frames)]
+            if id(stacks.pool) not in firsts:
+                firsts[id(stacks.pool)] = self._add(stacks.frames, min(self.oldest, begin))
+            taken[name] = stacks.places.astype(np.int64) + firsts[id(stacks.pool)]
         self._needed.append((end, begin))
         return taken
 
@@ -112,7 +114,8 @@ class FrameRing:
         """Let frames of a restored state leave with their rows, not all with the last one."""
         least = np.min([columns[name].min(1) for name in self.counts], axis=0)
         first = np.minimum.accumulate(least[::-1])[::-1]  # that this row or a later one needs
-        begin = end - len(first)
+        begin, together = end - len(first), max(1, len(first) // _PARTS)
         self._needed = deque(
-            (min(end, begin + at + _BLOCK), int(first[at])) for at in range(0, len(first), _BLOCK)
+            (min(end, begin + at + together), int(first[at]))
+            for at in range(0, len(first), together)
         )

@@ -20,6 +20,33 @@ Array = NDArray[Any]
 Places = NDArray[np.int32]
 
 
+class FrameParts:
+    """Frames that stacks share, of one fragment or of several, one behind the other.
+
+    They are joined when somebody asks for all of them; whoever sends them on sends the parts.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Array]) -> None:
+        self.parts = tuple(parts)
+        """each [number, *frame]"""
+
+    def __reduce__(self) -> Any:
+        return FrameParts, (self.parts,)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def joined(self) -> Array:
+        """All of them, [number, *frame]."""
+        parts = self.parts
+        if len(parts) > 1:
+            self.parts = parts = (np.concatenate(parts),)
+        return parts[0]
+
+
 class Stacks:
     """A column of stacked observations: frames, and where those of each row are among them.
 
@@ -29,16 +56,16 @@ class Stacks:
     ((3, 2, 1, 1), [1, 2])
     """
 
-    __slots__ = ("frames", "places")
+    __slots__ = ("places", "pool")
 
-    def __init__(self, frames: Array, places: Array) -> None:
-        self.frames = frames
-        """[number, *frame]; other columns may share them"""
+    def __init__(self, frames: Array | FrameParts, places: Array) -> None:
+        self.pool = frames if isinstance(frames, FrameParts) else FrameParts((frames,))
+        """other columns may share it"""
         self.places = places
         """[..., frames in one observation], the oldest first"""
 
     def __reduce__(self) -> Any:
-        return Stacks, (self.frames, self.places)
+        return Stacks, (self.pool, self.places)
 
     @staticmethod
     def of(rows: Array, count: int) -> Stacks:
@@ -47,9 +74,19 @@ class Stacks:
         return Stacks(frames, np.arange(len(frames), dtype=np.int32).reshape(len(rows), count))
 
     @property
+    def frames(self) -> Array:
+        """All there are, [number, *frame]."""
+        return self.pool.joined
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """Of one frame."""
+        return self.pool.parts[0].shape[1:]
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Of the observations."""
-        return self.frames.dtype
+        return self.pool.parts[0].dtype
 
     @property
     def count(self) -> int:
@@ -59,7 +96,7 @@ class Stacks:
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Of one observation."""
-        first, *rest = self.frames.shape[1:]
+        first, *rest = self.frame_shape
         return (first * self.count, *rest)
 
     @property
@@ -85,7 +122,7 @@ class Stacks:
 
     def at(self, places: Array) -> Stacks:
         """Another column over the same frames."""
-        return Stacks(self.frames, places)
+        return Stacks(self.pool, places)
 
     def alike(self, other: object) -> bool:
         """Whether both are stacks of as many frames of the same kind."""
@@ -93,7 +130,7 @@ class Stacks:
             isinstance(other, Stacks)
             and other.count == self.count
             and other.dtype == self.dtype
-            and other.frames.shape[1:] == self.frames.shape[1:]
+            and other.frame_shape == self.frame_shape
         )
 
 
@@ -207,30 +244,34 @@ def over_shared_frames(columns: Mapping[str, Any]) -> tuple[dict[str, Any], tupl
     names = tuple([name for name, column in columns.items() if type(column) is Stacks])
     if not names:
         return dict(columns), ()
-    frames = columns[names[0]].frames
-    alone = {name: columns[name].whole() for name in names if columns[name].frames is not frames}
+    pool = columns[names[0]].pool
+    alone = {name: columns[name].whole() for name in names if columns[name].pool is not pool}
     return {**columns, **alone}, tuple([name for name in names if name not in alone])
 
 
 def over_one_pool(
-    batches: Sequence[Mapping[str, Any]],
-) -> tuple[list[dict[str, Array]], Array, tuple[str, ...]]:
+    batches: Sequence[dict[str, Any]],
+) -> tuple[Sequence[dict[str, Array]], FrameParts, tuple[str, ...]]:
     """Columns of several batches as arrays that can be joined; all their frames; which are stacks.
 
     Stacks are places among all frames. A column that is one in some batches only is an array.
     """
+    if not any(type(column) is Stacks for one in batches for column in one.values()):
+        return batches, FrameParts(()), ()
     shared = [over_shared_frames(columns) for columns in batches]
     common = set(shared[0][1]).intersection(*[names for _, names in shared[1:]])
     first = shared[0][0]
     if not all(part[name].alike(first[name]) for part, _ in shared[1:] for name in common):
         common = set()
     stacked = tuple([name for name in first if name in common])
-    parts, pools, begin = [], [], 0
+    parts: list[dict[str, Array]] = []
+    pools: list[Array] = []
+    begin = 0
     for part, _ in shared:
         arrays = {name: whole(column) for name, column in part.items() if name not in common}
         places = {name: part[name].places + np.int32(begin) for name in stacked}
         parts.append(arrays | places)
         if stacked:
-            pools.append(part[stacked[0]].frames)
-            begin += len(pools[-1])
-    return parts, np.concatenate(pools) if pools else np.empty(0), stacked
+            pools += part[stacked[0]].pool.parts
+            begin += len(part[stacked[0]].pool)
+    return parts, FrameParts(pools), stacked

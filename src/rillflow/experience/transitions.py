@@ -8,7 +8,7 @@ import numpy as np
 
 from rillflow.experience import n_step_transitions
 from rillflow.experience.batch import ACTION_VALUES, NEXT_OBS, TIMELESS, Array, SampleBatch
-from rillflow.experience.stacked_frames import Stacks, over_shared_frames
+from rillflow.experience.stacked_frames import over_shared_frames
 
 _NOT_STORED = TIMELESS | {"valid", "logp", "starts", ACTION_VALUES}
 
@@ -26,9 +26,9 @@ def transitions(batch: SampleBatch, n_step: int, gamma: float) -> dict[str, Any]
     arrays, stacked = over_shared_frames(columns)
     if not stacked:
         return _rows(batch, arrays, n_step, gamma)
-    frames = arrays[stacked[0]].frames  # their places are columns like others
+    first = arrays[stacked[0]]  # places are columns like others
     rows = _rows(batch, arrays | {name: arrays[name].places for name in stacked}, n_step, gamma)
-    return rows | {name: Stacks(frames, rows[name]) for name in stacked}
+    return rows | {name: first.at(rows[name]) for name in stacked}
 
 
 def _rows(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -29,9 +31,9 @@ def on_device(batch: SampleBatch, device: torch.device) -> dict[str, torch.Tenso
         if not isinstance(column, Stacks):
             tensors[name] = _sent(column, device)
             continue
-        frames = pools.get(id(column.frames))
+        frames = pools.get(id(column.pool))
         if frames is None:
-            frames = pools[id(column.frames)] = _sent(column.frames, device)
+            frames = pools[id(column.pool)] = sent_as_one(column.pool.parts, device)
         tensors[name] = whole(frames, _sent(column.places, device))
     return tensors
 
@@ -45,7 +47,16 @@ def whole(frames: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 def _sent(column: Array, device: torch.device) -> torch.Tensor:
     """From memory that the device reads by itself, so that nobody waits for it."""
-    kind = torch.from_numpy(np.empty(0, column.dtype)).dtype
-    pinned = torch.empty(column.shape, dtype=kind, pin_memory=True)
-    pinned.numpy()[...] = column
+    return sent_as_one((column,), device)
+
+
+def sent_as_one(parts: Sequence[Array], device: torch.device) -> torch.Tensor:
+    """The same of parts one behind the other, which are joined on their way."""
+    shape = (sum(map(len, parts)), *parts[0].shape[1:])
+    kind = torch.from_numpy(np.empty(0, parts[0].dtype)).dtype
+    pinned = torch.empty(shape, dtype=kind, pin_memory=device.type != "cpu")
+    begin, memory = 0, pinned.numpy()
+    for part in parts:
+        memory[begin : begin + len(part)] = part
+        begin += len(part)
     return pinned.to(device, non_blocking=True)
