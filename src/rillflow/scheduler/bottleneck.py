@@ -46,8 +46,14 @@ def bottleneck(resources: Sequence[ResourceStats], seconds: float) -> Bottleneck
 To go faster, add actors, or make their work cheaper.
     """
     places = [line for line in resources if line.name != CORES]
-    if not places or seconds <= 0:
+    if not places:
         return Bottleneck(None, "Nothing has run yet.")
+    if seconds <= 0:
+        return Bottleneck(
+            None,
+            "No time has passed, so nothing limits the flow yet. On the sim engine work takes time "
+            "only if its `latency` says how much.",
+        )
     full = next((r for r in resources if r.name == CORES and r.utilisation >= FULL), None)
     if full is not None:
         busy = f"the {full.count} cores, busy {full.utilisation:.0%} of the time"
