@@ -1,4 +1,4 @@
-"""SAC's update written by hand in bare NumPy: what the same arithmetic takes without any structure.
+"""Updates of SAC and TD3 by hand in bare NumPy: what the arithmetic takes without any structure.
 
 Every array is allocated once, every gradient is written out, nothing is checked, drawn figures and
 states are left out. An update in NumPy cannot be much faster than this, whoever writes it.
@@ -35,6 +35,13 @@ class Net:
         self.h, self.d = ([np.empty(shape, np.float32) for _ in range(2)] for _ in range(2))
         self.slope, self.zeros = np.empty(shape, np.float32), np.zeros(shape, np.float32)
         self.ones = np.ones((rows, 1), np.float32)
+
+    def member(self, index: int, rows: int) -> Net:
+        """One of an ensemble alone, over the same weights; nothing is learned by it."""
+        one: Net = object.__new__(Net)
+        one.p, one.g = [part[index] for part in self.p], []
+        one.allocate(rows)
+        return one
 
     def forward(self, x: Floats) -> Floats:
         """[inputs, N] to [..., out, N]."""
@@ -157,15 +164,58 @@ class Sac:
         self.target.vector += np.float32(0.005) * (self.q.vector - self.target.vector)
 
 
-def by_hand(width: int, columns: list[Floats], rows: int) -> Callable[[int], None]:
+class Td3:
+    """The same spaces. The actor and all targets have their turn in every second update."""
+
+    def __init__(self, width: int, rows: int) -> None:
+        self.rng = rng = np.random.default_rng(0)
+        self.actor, self.actor_target = (Net(rng, (), 3, width, 1) for _ in range(2))
+        self.q, self.target = (Net(rng, (2,), 4, width, 1) for _ in range(2))
+        for net in (self.actor, self.actor_target, self.q, self.target):
+            net.allocate(rows)
+        self.first = self.q.member(0, rows)  # the actor asks one critic alone
+        self.rows, self.updates = rows, 0
+        self.d_value = np.full((1, rows), -1 / rows, np.float32)
+
+    def update(self, obs: Floats, acts: Floats, rewards: Floats, after: Floats, on: Floats) -> None:
+        """The critics; now and then the actor and the targets."""
+        self.updates += 1
+        noise = self.rng.standard_normal((self.rows, 1), dtype=np.float32).T
+        noise = np.minimum(np.maximum(noise * np.float32(0.2), np.float32(-0.5)), np.float32(0.5))
+        smoothed = np.tanh(self.actor_target.forward(after.T)) + noise
+        smoothed = np.minimum(np.maximum(smoothed, np.float32(-1)), np.float32(1))
+        least = np.minimum(*self.target.forward(np.concatenate([after.T, smoothed]))[:, 0])
+        x = np.concatenate([obs.T, acts.T / TWO])
+        error = self.q.forward(x)[:, 0] - (rewards + on * least)
+        self.q.backward(x, error[:, None] / np.float32(self.rows))
+        self.q.gradient.dot(self.q.gradient)
+        self.q.step()
+        if self.updates % 2:
+            return
+        squeezed = np.tanh(self.actor.forward(obs.T))
+        x = np.concatenate([obs.T, squeezed])
+        self.first.forward(x)
+        behind = self.first.backward(x, self.d_value, learns=False)
+        d_drawn = np.matmul(self.first.p[0][:, 3:].T, behind) * (1 - squeezed * squeezed)
+        self.actor.backward(obs.T, d_drawn)
+        self.actor.gradient.dot(self.actor.gradient)
+        self.actor.step()
+        for target, net in ((self.target, self.q), (self.actor_target, self.actor)):
+            target.vector += np.float32(0.005) * (net.vector - target.vector)
+
+
+ALGORITHMS: dict[str, type[Any]] = {"sac": Sac, "td3": Td3}
+
+
+def by_hand(algorithm: str, width: int, columns: list[Floats], rows: int) -> Callable[[int], None]:
     """So many updates, on shuffled rows of these columns."""
-    sac, size = Sac(width, rows), len(columns[0])
+    learner, size = ALGORITHMS[algorithm](width, rows), len(columns[0])
 
     def train(updates: int) -> None:
         for _ in range(updates // (size // rows)):
-            order = sac.rng.permutation(size)
+            order = learner.rng.permutation(size)
             for start in range(0, size, rows):
                 chosen = order[start : start + rows]
-                sac.update(*(column.take(chosen, 0) for column in columns))
+                learner.update(*(column.take(chosen, 0) for column in columns))
 
     return train

@@ -9,8 +9,9 @@ Of distributions of returns, the peer (sb3-contrib) has QR-DQN and we have C51: 
 for each action, neither dueling, double nor prioritized. Quantiles are compared each with each, so
 its loss does more; the networks are the same.
 
-`by_hand` is SAC's update in bare NumPy (`sac_by_hand.py`): the limit of what an update in NumPy can
-do on the machine. README.md says where the time goes.
+`by_hand` are updates of SAC and TD3 in bare NumPy (`sac_by_hand.py`): the limit of what an update
+in NumPy can do on the machine. `by_hand_in_torch` is that of SAC, in torch without autograd.
+README.md says where the time goes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 from _common import Report, figure, interleaved, load, ratio, script
-from sac_by_hand import by_hand
+from sac_by_hand import ALGORITHMS, by_hand
+from sac_by_hand_in_torch import by_hand_in_torch
 from threadpoolctl import threadpool_info
 
 from rillflow.algorithms import get_algorithm
@@ -59,13 +61,7 @@ def ask(report: Report) -> None:
     report.settings |= {"env": "Pendulum-v1", "rows": ROWS, "rounds": rounds, "kernels": kernels}
     for algorithm in ("sac", "td3", "ddpg", "c51"):
         for width, bars in BARS.items():
-            rivals = {name: learner(algorithm, width, name) for name in ("numpy", "torch")}
-            if algorithm == "sac":
-                rivals["by_hand"] = by_hand(width, list(columns().values()), ROWS)
-            if algorithm == "c51" and importlib.util.find_spec("sb3_contrib") is None:
-                report.lacks("sb3-contrib", "sb3_contrib is not installed in this environment")
-            elif peer:
-                rivals["sb3"] = stable_baselines(algorithm, width)
+            rivals = contestants(report, algorithm, width, peer)
             updates = 40 if width == 64 else 16
             rates = dict(zip(rivals, measured(rivals, updates, rounds), strict=True))
             for name, values in rates.items():
@@ -75,8 +71,9 @@ def ask(report: Report) -> None:
             if "by_hand" in rates:
                 title, unit = f"{algorithm}_{width}_numpy_vs_by_hand", "our updates/s / by hand"
                 report.add(ratio(title, rates["numpy"], rates["by_hand"], unit, load=load()))
-                title, unit = f"{algorithm}_{width}_by_hand_vs_sb3", "by hand / SB3's updates/s"
-                report.add(ratio(title, rates["by_hand"], rates.get("sb3", []), unit, load=load()))
+            for name in sorted(rates.keys() & {"by_hand", "by_hand_in_torch"}):
+                title, unit = f"{algorithm}_{width}_{name}_vs_sb3", "by hand / SB3's updates/s"
+                report.add(ratio(title, rates[name], rates.get("sb3", []), unit, load=load()))
             for name in ("numpy", "torch", "auto"):
                 ours = rates[picked if name == "auto" else name]
                 title = f"{algorithm}_{width}_{name}_vs_sb3"
@@ -90,6 +87,21 @@ def ask(report: Report) -> None:
                 )
                 alone = figure(f"{algorithm}_{width}_{name}", max(ours), "updates/s")
                 report.add(alone if beside is None else beside)
+
+
+def contestants(report: Report, algorithm: str, width: int, peer: bool) -> dict[str, Train]:
+    """Ours in both frameworks, those by hand, and the peer."""
+    rivals = {name: learner(algorithm, width, name) for name in ("numpy", "torch")}
+    given = list(columns().values())
+    if algorithm in ALGORITHMS:
+        rivals["by_hand"] = by_hand(algorithm, width, given, ROWS)
+    if algorithm == "sac":
+        rivals["by_hand_in_torch"] = by_hand_in_torch(width, given, ROWS)
+    if algorithm == "c51" and importlib.util.find_spec("sb3_contrib") is None:
+        report.lacks("sb3-contrib", "sb3_contrib is not installed in this environment")
+    elif peer:
+        rivals["sb3"] = stable_baselines(algorithm, width)
+    return rivals
 
 
 def measured(rivals: dict[str, Train], updates: int, rounds: int) -> list[list[float]]:

@@ -55,7 +55,13 @@ class Config(QConfig):
 
 TUNED = {
     "memory": MEMORY,
-    "CartPole-v1": {**STEADY, "final_lr": 1e-5, "lr_updates": 36_000},
+    "CartPole-v1": {
+        **STEADY,
+        "hidden": (128, 128),
+        "activation": "tanh",
+        "final_lr": 1e-5,
+        "lr_updates": 36_000,
+    },
     "MountainCar-v0": MOUNTAIN_CAR | {"training_intensity": 16.0, "final_lr": None},
 }
 """settings for environments that the defaults do not suit"""

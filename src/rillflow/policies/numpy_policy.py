@@ -127,6 +127,8 @@ class NumpyPolicy:
 
     def _ruled(self, obs: Array, outputs: Floats) -> Floats:
         """Outputs [width, B], in which what is forbidden has no chance from now on."""
+        if not self.spec.masked:
+            return outputs
         mask = mask_of(self.spec, np.asarray(obs))
         if mask is not None:
             np.copyto(outputs, RULED_OUT, where=~mask.T)
@@ -184,7 +186,9 @@ class NumpyPolicy:
             own[...] = weights[name]
         if self._normalizer is not None:
             self._normalizer.set(moments_in(weights))
-        self._matrices = self._joined("")
+        for layer, matrix in zip(self._layers, self._matrices, strict=True):
+            matrix[:, :-1] = self._weights[f"{layer}.weight"]
+            matrix[:, -1] = self._weights[f"{layer}.bias"]
         if self._noisy is not None:
             self._noisy = NoisyMatrices(self._joined(SIGMA))
 
