@@ -80,7 +80,7 @@ def _conclude(report: Report, name: str, scores: list[float | None]) -> None:
     known = [score for score in scores if score is not None]
     if known:
         median, least = statistics.median(known), min(known)
-        told = {"environments": len(known)}
+        told = {"note": f"{len(known)} of {len(scores)} environments"}
         report.add(figure(f"{name}_median", median, "of SB3's gain", ">= 1", **told))
         report.add(figure(f"{name}_least", least, "of SB3's gain", ">= 0.8", **told))
 
