@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -132,6 +133,7 @@ def _throughput(options: Options, algorithm: str, name: str, own: rates_of.Rate)
     rate = told["steps_per_s"]
     told |= {"own": own.told(), "ratio": rate and round(rate / own.steps_per_s, 3)}
     write(options.out, part, told)
+    shutil.rmtree(folder, ignore_errors=True)  # nobody goes on with it
     print(
         f"{algorithm} on {name}: {rate} steps/s, {told['ratio']} of the environments' "
         f"{own.steps_per_s:,.0f}; gpu {told.get('mean_gpu')} %, cores {told.get('mean_cpu')}; "

@@ -149,3 +149,28 @@ def test_games_are_without_sticky_actions_unless_that_is_asked_for(
     atari_gpu.main(["train", "ppo", "Pong", *given, *flag])
     assert seen[0]["env_config"] == {"sticky_actions": sticky, "resumable": False}
     assert (seen[0]["game"], seen[0]["num_workers"], seen[0]["lr"]) == ("ALE/Pong-v5", 3, 0.1)
+
+
+def test_throughput_is_told_over_the_rate_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The setup that was fastest before is measured again; the run's files are not kept."""
+    fastest = _atari_rates.Setup(4, 8, 2)
+    atari_gpu.write(tmp_path, "rates-Pong", {"best": fastest._asdict()})
+    measured: list[Any] = []
+
+    def measure(game: str, config: Any, how: Any, seconds: float) -> Any:
+        measured.append(how)
+        return _atari_rates.Rate(how, seconds, 2000.0)
+
+    def sitting(algorithm: str, game: str, folder: Path, **how: Any) -> dict[str, Any]:
+        folder.mkdir()
+        return {"algorithm": algorithm, "game": game, "steps_per_s": 1500.0, "error": None}
+
+    monkeypatch.setattr(_atari_rates, "measure", measure)
+    monkeypatch.setattr(_atari_training, "sitting", sitting)
+    atari_gpu.main(["throughput", "--algorithms", "ppo", "--games", "Pong", "--out", str(tmp_path)])
+    assert measured == [fastest]
+    assert json.loads((tmp_path / "throughput-ppo-Pong.json").read_text())["ratio"] == 0.75
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json"}
+    assert "0.75 of the environments'" in capsys.readouterr().out

@@ -31,6 +31,16 @@ def test_a_gpu_gets_settings_of_its_own_in_atari_games_alone(name: str) -> None:
     assert dataclasses.replace(elsewhere, num_gpus=0) == algorithm.Config(env="CartPole-v1")
 
 
+def test_options_of_games_that_are_not_said_stay_what_suits() -> None:
+    said = {"sticky_actions": 0.0}
+    config = ppo.Config(env="ALE/Pong-v5", num_gpus=1, env_config=said)
+    assert config.env_config == {"resumable": False, "sticky_actions": 0.0}
+    assert said == {"sticky_actions": 0.0}
+    exact = ppo.Config(env="ALE/Pong-v5", num_gpus=1, env_config={"resumable": True})
+    assert exact.env_config == {"resumable": True}
+    assert ppo.Config(env="ALE/Pong-v5", env_config=said).env_config == said
+
+
 def test_what_is_said_wins() -> None:
     config = ppo.Config.make(env="Pendulum-v1", lr=0.5, gamma=0.99)
     assert (config.lr, config.gamma, config.activation) == (0.5, 0.99, "relu")

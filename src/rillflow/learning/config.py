@@ -17,7 +17,7 @@ from rillflow.learning import acting_device, evaluation_settings, fault_settings
 from rillflow.learning.did_you_mean import instead_of
 from rillflow.learning.fields import type_problems
 from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
-from rillflow.learning.suited_settings import current, remembers, suiting
+from rillflow.learning.suited_settings import current, remembers, said_above, suiting
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
 from rillflow.policies.observation_checks import BOTH_SCALED
@@ -48,7 +48,7 @@ class _Settings(type):
         suits = suiting(cls, values)
         if isinstance(values.get("lr"), schedules.Schedule):
             suits["final_lr"] = None  # a rate falls once
-        settings = super().__call__(**{**suits, **values})
+        settings = super().__call__(**said_above(suits, values))
         settings.validate()
         return settings
 

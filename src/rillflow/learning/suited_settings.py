@@ -46,6 +46,19 @@ def suiting(settings: type, values: Mapping[str, Any]) -> dict[str, Any]:
     return suits
 
 
+def said_above(suits: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings: what is said wins, and of an environment's options one by one.
+
+    >>> said_above({"lr": 1, "env_config": {"a": 1, "b": 1}}, {"env_config": {"b": 2}})
+    {'lr': 1, 'env_config': {'a': 1, 'b': 2}}
+    """
+    both = {**suits, **values}
+    options = suits.get("env_config"), values.get("env_config")
+    if all(isinstance(one, Mapping) for one in options):
+        both["env_config"] = {**options[0], **options[1]}  # type: ignore[dict-item]
+    return both
+
+
 def remembers(model: Any, memory: Any) -> bool:
     """Whether a policy of these settings has a memory, of ours or in a network of the user's."""
     return memory is not None or model == "lstm" or getattr(model, "state_shape", None) is not None
