@@ -41,8 +41,14 @@ def column(tab: Tab, name: str) -> list[str]:
     return texts(tab, f"#runs tbody td:nth-child({head.index(name) + 1})")
 
 
+def complete(tab: Tab) -> Tab:
+    """With all curves: on a busy machine some files are read only when the page asks again."""
+    tab.until("document.querySelectorAll('#curves .thin').length === 6")
+    return tab
+
+
 def test_runs_are_a_table_and_groups_are_lines(runs: Path, show: Callable[..., Tab]) -> None:
-    tab = show(runs)
+    tab = complete(show(runs))
     assert len(column(tab, "run")) == 7
     assert column(tab, "run")[0] == "live", "those that run come first"
     assert column(tab, "bottleneck")[0] == "driver 90%"
@@ -52,7 +58,6 @@ def test_runs_are_a_table_and_groups_are_lines(runs: Path, show: Callable[..., T
         assert told in legend
     assert tab.js("document.querySelectorAll('#curves .mean').length") == 3
     assert tab.js("document.querySelectorAll('#curves .band').length") == 2
-    assert tab.js("document.querySelectorAll('#curves .thin').length") == 6
     assert "goal 475" in tab.text("#curves")
     settings = tab.text("#settings")
     assert "lr" in settings
@@ -98,7 +103,7 @@ def test_new_runs_appear_and_running_ones_move(runs: Path, show: Callable[..., T
 def test_curves_are_zoomed_smoothed_and_shown_one_by_one(
     runs: Path, show: Callable[..., Tab]
 ) -> None:
-    tab = show(runs)
+    tab = complete(show(runs))
 
     def drag(begin: float, end: float) -> None:
         box = tab.js("""(() => { const r = document.querySelector('.plot').getBoundingClientRect();
@@ -133,7 +138,7 @@ def test_curves_are_zoomed_smoothed_and_shown_one_by_one(
 
 
 def test_headings_sort_and_a_name_opens_the_run(runs: Path, show: Callable[..., Tab]) -> None:
-    tab = show(runs)
+    tab = complete(show(runs))
     tab.js(
         "[...document.querySelectorAll('#runs th')].find((t) => t.innerText === 'return').click()"
     )
