@@ -70,6 +70,7 @@ def test_the_table_has_every_algorithm() -> None:
         pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow]),
     ],
 )
+@pytest.mark.filterwarnings("ignore:waiting for")  # on a busy machine Ray's actors start slowly
 @pytest.mark.parametrize("name", NAMES)
 def test_it_learns_with_several_workers(
     name: str, engine: str, tmp_path: Path, request: pytest.FixtureRequest
