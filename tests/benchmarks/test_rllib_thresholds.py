@@ -95,6 +95,24 @@ def test_an_attempt_ends_where_it_is_reached(greedy: bool) -> None:
     assert found["score"] >= 0.9
 
 
+def test_who_only_seemed_to_pass_is_judged_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row(algorithm="ppo", env="Bandit", asks=0.9, within=20_000, source="", greedy=True)
+    real, found = rllib_thresholds.evaluate, []
+
+    class Bad:
+        mean = 0.1
+
+    def first_bad(*args: Any, **how: Any) -> Any:
+        found.append(Bad if not found else real(*args, **how))
+        return found[-1]
+
+    monkeypatch.setattr(rllib_thresholds, "evaluate", first_bad)
+    attempt = rllib_thresholds.attempt(row, 1)
+    assert len(found) == 2
+    assert attempt["passed"]
+    assert attempt["steps"] >= row.within
+
+
 def test_a_limit_that_comes_first_is_a_failure() -> None:
     row = Row(algorithm="ppo", env="Identity", asks=9.9, within=1000, source="")
     found = rllib_thresholds.attempt(row, 1)

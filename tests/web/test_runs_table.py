@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rillflow.web import media as media_of
 from rillflow.web.media import Media
 from rillflow.web.runs_table import RunsTable
 from rillflow.web.site import Site
@@ -214,3 +216,32 @@ def test_an_empty_directory_becomes_what_is_put_into_it(tmp_path: Path) -> None:
         assert site.find(path) is None
     other = Site(make_run(tmp_path, "b")).find(f"/run/{key}")
     assert other is None, "a run's own view has no other runs"
+
+
+def test_films_that_are_asked_for_at_one_time_are_all_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second request does not look into a list that the first one is still making."""
+    (tmp_path / "a.mp4").write_bytes(b"film")
+    looking, go_on = threading.Event(), threading.Event()
+    listed = media_of._media_in
+
+    def slowly(folder: Path, prefix: str) -> list[tuple[int, str]]:
+        looking.set()
+        assert go_on.wait(60)
+        return listed(folder, prefix)
+
+    monkeypatch.setattr(media_of, "_EVERY", 60.0)
+    monkeypatch.setattr(media_of, "_media_in", slowly)
+    media, found = Media(tmp_path), []
+    asked = [threading.Thread(target=lambda: found.append(media.open("a.mp4"))) for _ in range(2)]
+    asked[0].start()
+    assert looking.wait(60)
+    asked[1].start()
+    asked[1].join(0.2)  # without waiting for the first it would have its wrong answer by now
+    go_on.set()
+    for thread in asked:
+        thread.join(60)
+    assert [one is not None for one in found] == [True, True]
+    for one in found:
+        one[0].close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
 from pathlib import Path
 from typing import IO
@@ -34,9 +35,14 @@ class Media:
         self.names: list[str] = []
         self.version = ""
         self._looked = -_EVERY
+        self._looking = threading.Lock()
 
     def refresh(self) -> None:
-        """Look again, if the last time was a while ago."""
+        """Look again, if the last time was a while ago; requests at one time wait for one look."""
+        with self._looking:
+            self._look()
+
+    def _look(self) -> None:
         if time.monotonic() - self._looked < _EVERY:
             return
         self._looked = time.monotonic()
