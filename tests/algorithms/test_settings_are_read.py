@@ -61,11 +61,12 @@ STEPS = {"maml": 3000}
 """of a run, where 300 are not enough for a result"""
 
 ELSEWHERE = {
+    "cuda_graphs": "tests/rl/test_device_learner.py: of learners on a GPU",
     "env_timeout": "tests/engines, tests/rl/test_limits.py: of workers that are processes",
     "worker_memory": "tests/rl/test_limits.py: of workers that are processes",
     "max_nonfinite_steps": "tests/rl/test_skips.py: of losses that are no numbers",
 }
-"""settings that a healthy run on `sim` has no use for, and where they are tested"""
+"""settings that a healthy run on `sim` without a GPU has no use for, and where they are tested"""
 REFUSED = {
     "a3c": {"train_batch_size": 99},
     "apex": {"initial_epsilon": 0.5, "final_epsilon": 0.5, "epsilon_timesteps": 99},

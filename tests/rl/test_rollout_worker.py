@@ -26,19 +26,14 @@ REPLAY = {
     "train_batch_size": 16,
     "training_intensity": 1.0,
     "target_network_update_freq": 48,
-    "epsilon_timesteps": 200,
 }
-REPLAY_SEQUENCES = {
-    name: value for name, value in REPLAY.items() if name != "epsilon_timesteps"
-} | {
-    "memory_size": 8,
-    "burn_in": 2,
-}
+FALLING = {**REPLAY, "epsilon_timesteps": 200}
+REPLAY_SEQUENCES = {**REPLAY, "memory_size": 8, "burn_in": 2}
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": ("ppo", {**SMALL, "train_batch_size": 60, "sgd_minibatch_size": 16, "num_sgd_iter": 2}),
     "a2c": ("a2c", {**SMALL, "train_batch_size": 40}),
     "a3c": ("a3c", SMALL),
-    "dqn": ("dqn", REPLAY),
+    "dqn": ("dqn", FALLING),
     "apex": ("apex", {**REPLAY, "max_weight_sync_delay": 32}),
     "impala": ("impala", {**SMALL, "train_batch_size": 40}),
     "impala with memory": (
@@ -51,7 +46,7 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "dqn with memory": (
         "dqn",
-        {**REPLAY, "prioritized_replay": True, "memory": "lstm", "memory_size": 8, "burn_in": 2},
+        {**FALLING, "prioritized_replay": True, "memory": "lstm", "memory_size": 8, "burn_in": 2},
     ),
     "r2d2": ("r2d2", {**REPLAY_SEQUENCES, "max_weight_sync_delay": 32}),
     "appo": ("appo", {**SMALL, "train_batch_size": 40, "newer_batches_between": 2}),

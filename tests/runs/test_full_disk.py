@@ -152,7 +152,7 @@ def test_a_run_that_cannot_begin_leaves_nothing(disk: Disk) -> None:
 
 @pytest.mark.proc
 def test_the_program_does_not_say_that_all_is_well(disk: Disk, tmp_path: Path) -> None:
-    """Its exit code is not 0, and its last line says why."""
+    """Its exit code is not 0, and its last lines say why and where the policy is."""
     command = [sys.executable, "-m", "rillflow", "train", "ppo", "CartPole-v1", *QUICK, "--quiet",
                "--until", "steps=1500", "--run-dir", str(disk.path), "--name", "run"]  # fmt: skip
     with disk.filler.open("wb") as file:
@@ -162,4 +162,7 @@ def test_the_program_does_not_say_that_all_is_well(disk: Disk, tmp_path: Path) -
     )
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
-    assert "No space left" in done.stderr.splitlines()[-1]
+    why, policy = done.stderr.splitlines()[-2:]
+    assert "No space left" in why
+    assert policy.endswith(str(disk.path / "run" / "policy.npz"))
+    assert (disk.path / "run" / "policy.npz").exists()
