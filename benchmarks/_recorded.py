@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +25,9 @@ class Recorded(NamedTuple):
 
 MEDIUM, AROUND = -600.0, 50.0
 """mean return of what is half learned, and how far from it data may be"""
-STOPS = (-600, -700, -500, -650, -550, -800, -450, -750)
-"""greedy returns at which who makes them is stopped, until its data are as they should be"""
-TRIES = 3
+LEARNING, PASSED = -950.0, -250.0
+"""greedy returns between which drawn actions may be worth that"""
+TRIES = 5
 """who makes them, one after the other"""
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="rillflow-recorded-")
@@ -80,20 +79,38 @@ def pendulum_expert(seed: int) -> Recorded:
 
 @cache
 def pendulum_medium(seed: int) -> Recorded:
-    """100 episodes, actions drawn, of a SAC that learns slowly and is stopped at about -600.
+    """100 episodes, actions drawn, of a SAC that learns slowly, when they are worth about -600.
 
-    It passes through -600 quickly, and its drawn actions are worth other than its greedy ones: it
-    is stopped at one greedy return after another until the data themselves are of about -600. One
-    that jumps over that is replaced by another.
+    It passes through -600 quickly, and its drawn actions are worth other than its greedy ones: from
+    when its greedy policy is near, episodes are recorded every 50 steps, until they are as they
+    should be. One that jumps over that is replaced by another.
     """
     slow = {"lr": 5e-4, "training_intensity": 128.0}
-    for again, stop in product(range(TRIES), STOPS):
-        path = _place(f"pendulum-medium{stop}-{again}", seed)
-        trained = rf.train(
-            "sac", "Pendulum-v1", until={"steps": 20_000, "eval_return": stop}, engine="sim",
-            seed=seed + 1000 * again, eval_every=50, eval_episodes=50, **slow,
+    for again in range(TRIES):
+        halfway = _Halfway(_place(f"pendulum-medium-{again}", seed), seed)
+        rf.train(
+            "sac", "Pendulum-v1", until={"steps": 20_000, "eval_return": PASSED}, engine="sim",
+            seed=seed + 1000 * again, eval_every=50, eval_episodes=50, on_evaluation=halfway,
+            **slow,
         )  # fmt: skip
-        found = record_data(trained, path, 100, greedy=False, seed=seed)
-        if abs(found.mean_return - MEDIUM) <= AROUND:
-            return Recorded(str(path), found.mean_return, found.mean_return)
-    raise RuntimeError(f"no policy of seed {seed} is within {AROUND} of {MEDIUM}: add to STOPS")
+        if halfway.found is not None:
+            return halfway.found
+    raise RuntimeError(f"{TRIES} policies of seed {seed} jump over {MEDIUM}: add to TRIES")
+
+
+class _Halfway:
+    """A callback: records whoever is near -600, and stops where the record is."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.seed = folder, seed
+        self.found: Recorded | None = None
+
+    def __call__(self, run: Any, evaluation: Any) -> str | None:
+        if not LEARNING < evaluation.mean < PASSED:
+            return None
+        path = self.folder / str(evaluation.steps)
+        mean = record_data(run, path, 100, greedy=False, seed=self.seed).mean_return
+        if abs(mean - MEDIUM) > AROUND:
+            return None
+        self.found = Recorded(str(path), mean, mean)
+        return "stop"
