@@ -26,6 +26,10 @@ _FLAGS = [
 ]  # fmt: skip
 
 
+class BrowserError(Exception):
+    """What the browser answers instead of a result."""
+
+
 class Browser:
     """One process of Chromium with one tab at a time."""
 
@@ -54,7 +58,8 @@ class Browser:
         while True:
             answer = self._message(60.0)
             if answer.get("id") == number:
-                assert "error" not in answer, answer["error"]
+                if "error" in answer:
+                    raise BrowserError(str(answer["error"]))
                 result: dict[str, Any] = answer["result"]
                 return result
             self.events.append(answer)
@@ -130,9 +135,18 @@ class Tab:
     def until(self, expression: str, seconds: float = 60.0) -> None:
         """Wait for something to become true in the page."""
         end = time.monotonic() + seconds
-        while not self.js(f"!!({expression})"):
+        while not self._true(expression):
             assert time.monotonic() < end, f"never true: {expression}"
             self.browser.listen(0.1)
+
+    def _true(self, expression: str) -> bool:
+        """Whether it is true now; it is not while one page makes room for another."""
+        try:
+            return bool(self.js(f"!!({expression})"))
+        except BrowserError as error:
+            if "navigated" not in str(error):
+                raise
+            return False
 
     def _events(self) -> list[dict[str, Any]]:
         """Those of this page: the last words of the one before may come late."""

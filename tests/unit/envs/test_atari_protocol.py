@@ -77,8 +77,8 @@ def test_frames_are_those_of_gymnasiums_own_preprocessing(gymnasium_pong: Any) -
     envs.close()
 
 
-def frames_at_start(**config: Any) -> NDArray[Any]:
-    envs = opened("Breakout", 64, resumable=False, **config)
+def frames_at_start(games: int = 4, **config: Any) -> NDArray[Any]:
+    envs = opened("Breakout", games, resumable=False, **config)
     _, info = envs.vector.reset(seed=0)
     envs.close()
     frames: NDArray[Any] = info["episode_frame_number"]
@@ -86,7 +86,7 @@ def frames_at_start(**config: Any) -> NDArray[Any]:
 
 
 def test_episodes_begin_with_up_to_thirty_idle_frames() -> None:
-    idle = frames_at_start(use_fire_reset=False)
+    idle = frames_at_start(64, use_fire_reset=False)
     assert idle.min() == 0
     assert 20 <= idle.max() <= 30
     assert len(set(idle.tolist())) > 10

@@ -405,7 +405,7 @@ def test_operator_takes_longer_for_a_round_of_more_workers() -> None:
     assert set(line.seen) == {2, 4, 8, 16}
     assert 2 < line.at(16) / line.at(2) < 30
     few, many = simulate(flow, workers=[2, 64], latencies=calibration, cores=None).rows
-    assert 5 < few.throughput / many.throughput < 200
+    assert 2 < few.throughput / many.throughput < 200
     assert many.limit == "driver"
 
 
