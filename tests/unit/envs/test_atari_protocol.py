@@ -86,7 +86,7 @@ def frames_at_start(games: int = 4, **config: Any) -> NDArray[Any]:
 
 
 def test_episodes_begin_with_up_to_thirty_idle_frames() -> None:
-    idle = frames_at_start(64, use_fire_reset=False)
+    idle = frames_at_start(32, use_fire_reset=False)
     assert idle.min() == 0
     assert 20 <= idle.max() <= 30
     assert len(set(idle.tolist())) > 10
