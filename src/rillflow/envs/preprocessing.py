@@ -105,7 +105,7 @@ def preprocessed(seen: Observations, how: Preprocessing, name: str) -> Observati
         )
     if size == image.sides and not grey:
         return seen
-    change = ImageChange(space, image, size, grey)
+    change = ImageChange(space, image, size, grey, raw=space)
     return Observations(change.space, lambda raw: change(seen.encode(raw)))
 
 
@@ -126,7 +126,8 @@ def _with_parts(seen: Observations, layout: Layout, how: Preprocessing, name: st
     for path, image in found.items():
         grey, size = how.grayscale and image.channels == 3, how.size(image)
         if grey or size != image.sides:
-            changes[path] = ImageChange(layout.parts[path].space, image, size, grey)
+            part = layout.parts[path]
+            changes[path] = ImageChange(part.space, image, size, grey, part.raw)
     return with_parts_changed(seen, layout, changes) if changes else seen
 
 
