@@ -74,9 +74,9 @@ def _check_normalize(spec: PolicySpec) -> None:
         raise BuildError(BOTH_SCALED)
     if spec.packed:
         raise BuildError(
-            "normalize_observations=True is for vectors, and there are images beside the numbers of "
-            f"{spec.layout}: set scale_observations=True, which takes the bounds of their spaces, or "
-            "divide what has none in a wrapper (gymnasium.wrappers.TransformObservation)"
+            "normalize_observations=True is for vectors, and there are images beside the numbers "
+            f"of {spec.layout}: set scale_observations=True, which takes the bounds of their "
+            "spaces, or divide what has none in a wrapper (gymnasium.wrappers.TransformObservation)"
         )
     if spec.image:
         raise BuildError(
