@@ -50,6 +50,7 @@ MAY_IMPORT = {
         "images",
         "safety",
         "envs.layout",
+        "envs.encoded_box",
         "envs.image_box",
         "envs.mixed_box",
         "experience",

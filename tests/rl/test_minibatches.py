@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -126,3 +127,32 @@ def test_impala_learns_minibatches_of_fragments_alike(size: int) -> None:
     others = found["torch"].get_weights()
     for name, array in found["numpy"].get_weights().items():
         np.testing.assert_allclose(array, others[name], atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, None),
+        ({"train_batch_size": 1900, "sgd_minibatch_size": 256}, None),  # rounds make it 2,048
+        (
+            {"sgd_minibatch_size": 1500},
+            "2,048 rows leaves out 548 .* sgd_minibatch_size=1024 .* 0$",
+        ),
+        ({"sgd_minibatch_size": 3000}, None),  # all of them at once
+        ({"sgd_minibatch_size": 1500, "memory": "lstm"}, None),  # those are whole sequences
+        (
+            {"num_workers": 0, "num_envs_per_worker": 1, "sgd_minibatch_size": 700},
+            "648 .*=682 .* 2$",
+        ),
+    ],
+)
+def test_a_pass_that_leaves_out_much_is_told_with_a_size_that_does_not(
+    settings: dict[str, Any], said: str | None
+) -> None:
+    """Rows that are never a whole minibatch are no accident that a user has to find."""
+    cfg = ppo.Config(env=None, **settings)
+    assert len(cfg.notes) == (said is not None)
+    if said is not None:
+        assert re.search(said, cfg.notes[0])
+        size = int(re.findall(r"sgd_minibatch_size=(\d+)", cfg.notes[0])[0])
+        assert ppo.Config(env=None, **settings | {"sgd_minibatch_size": size}).notes == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Literal
 
 from rillflow.flows.flow import Flow
@@ -35,7 +36,7 @@ class Config(AlgorithmConfig):
     num_sgd_iter: int = 10
     """passes over each batch"""
     sgd_minibatch_size: int = 64
-    """rows per optimiser step"""
+    """rows per optimiser step; minibatches are whole, what is left over sits out that pass"""
     lambda_: float = 0.95
     """how far advantages look ahead (GAE)"""
     clip_param: float = 0.2
@@ -50,6 +51,21 @@ class Config(AlgorithmConfig):
     as the KL divergence; None: they are all made"""
     entropy_coef: float = 0.0
     """weight of the entropy bonus"""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of a run with these settings."""
+        size, a_round = self.sgd_minibatch_size, self.fragment_steps * max(1, self.num_workers)
+        rows = a_round * ceil(self.train_batch_size / a_round)
+        left = rows % size
+        if size >= rows or 8 * left <= rows or self.remembers:
+            return super().notes
+        even = rows // ceil(rows / size)
+        return (
+            *super().notes,
+            f"each pass over {rows:,} rows leaves out {left:,} of them, drawn anew: minibatches "
+            f"are whole, and sgd_minibatch_size={even} would leave out {rows % even}",
+        )
 
 
 MANY: dict[str, Any] = {

@@ -7,23 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rillflow.envs.image_box import image_box
+from rillflow.envs.encoded_box import EncodedBox
 from rillflow.envs.layout import Layout, Part, rebuilt
 from rillflow.envs.resizing import Resized
-from rillflow.envs.spaces import Array, Observations
-from rillflow.images import Image
+from rillflow.envs.spaces import Array, Observations, lone
+from rillflow.images import Channels, Image, as_image
 
 if TYPE_CHECKING:
-    from gymnasium.spaces import Box
+    from gymnasium.spaces import Box, Space
 
 _GREY = np.array((0.299, 0.587, 0.114), np.float32)
 """how bright red, green and blue are (Recommendation ITU-R BT.601)"""
 
 
 class ImageChange:
-    """Images to images of another size or in grey."""
+    """Images to images of another size or in grey.
 
-    def __init__(self, space: Box, image: Image, size: tuple[int, int], grey: bool) -> None:
+    Args:
+        space: of the images.
+        image: how they are read.
+        size: the height and the width they get.
+        grey: whether three colours become one.
+        raw: what the environment itself says of them.
+    """
+
+    def __init__(
+        self, space: Box, image: Image, size: tuple[int, int], grey: bool, raw: Space[Any]
+    ) -> None:
         first = image.order == "first"
         self._resize = Resized(image.sides, size, 2 if first else 1)
         self._channel = 1 if first else 3
@@ -48,7 +58,9 @@ class ImageChange:
         if grey:
             low, high = low.min(keepdims=True), high.max(keepdims=True)
         order: Any = None if image.order == "none" else image.order
-        self.space = image_box(spread(low), spread(high), self._dtype, order)
+        self.space: Box = EncodedBox(
+            spread(low), spread(high), self._dtype, raw=raw, channels=order
+        )
 
     def __call__(self, images: Array) -> Array:
         """A batch of them."""
@@ -62,6 +74,20 @@ class ImageChange:
         return np.rint(out).astype(np.uint8)
 
 
+def change_between(raw: Space[Any], seen: Space[Any]) -> ImageChange | None:
+    """What makes images of the size and colours that a policy sees of those that an environment
+    shows, encoded; None: nothing has to, or what it shows is no image."""
+    before = lone(raw, "").space
+    shape, wanted = tuple(before.shape), tuple(seen.shape or ())
+    if shape == wanted or len(shape) != len(wanted) or len(shape) not in (2, 3):
+        return None
+    order: Channels = getattr(seen, "channels", "auto")
+    image, after = as_image(shape, order), as_image(wanted, order)
+    assert image is not None
+    assert after is not None
+    return ImageChange(before, image, after.sides, image.channels != after.channels, raw)
+
+
 def with_parts_changed(
     seen: Observations, layout: Layout, changes: dict[tuple[Any, ...], ImageChange]
 ) -> Observations:
@@ -69,7 +95,8 @@ def with_parts_changed(
 
     def part_at(path: tuple[Any, ...]) -> Part:
         space = changes[path].space if path in changes else None
-        return layout.parts[path] if space is None else Part("image", space, space)
+        before = layout.parts[path]
+        return before if space is None else Part("image", space, before.raw)
 
     after = replace(layout, tree=rebuilt(layout.tree, part_at))
 

@@ -17,7 +17,7 @@ from rillflow.envs.layout import Layout, layout_of
 from rillflow.envs.spaces import Observations
 from rillflow.envs.stacked_parts import StackedParts
 from rillflow.errors import BuildError
-from rillflow.images import Channels, Image, as_image, image_in
+from rillflow.images import SMALLEST_SIDE, Channels, Image, as_image, image_in
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
@@ -64,7 +64,9 @@ class Preprocessing:
             return image.sides
         if self.resize == "auto":
             by = -(-max(image.sides) // MOST_PIXELS)
-            return max(1, round(image.height / by)), max(1, round(image.width / by))
+            # a side of fewer pixels would make a table of it
+            height, width = (max(round(x / by), min(x, SMALLEST_SIDE)) for x in image.sides)
+            return height, width
         if isinstance(self.resize, int):
             return self.resize, self.resize
         height, width = self.resize
@@ -105,7 +107,7 @@ def preprocessed(seen: Observations, how: Preprocessing, name: str) -> Observati
         )
     if size == image.sides and not grey:
         return seen
-    change = ImageChange(space, image, size, grey)
+    change = ImageChange(space, image, size, grey, raw=space)
     return Observations(change.space, lambda raw: change(seen.encode(raw)))
 
 
@@ -126,7 +128,8 @@ def _with_parts(seen: Observations, layout: Layout, how: Preprocessing, name: st
     for path, image in found.items():
         grey, size = how.grayscale and image.channels == 3, how.size(image)
         if grey or size != image.sides:
-            changes[path] = ImageChange(layout.parts[path].space, image, size, grey)
+            part = layout.parts[path]
+            changes[path] = ImageChange(part.space, image, size, grey, part.raw)
     return with_parts_changed(seen, layout, changes) if changes else seen
 
 

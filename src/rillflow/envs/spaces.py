@@ -75,13 +75,16 @@ def lone(space: Space[Any], name: str) -> Observations:
     """The encoder for a space without parts."""
     from gymnasium import spaces
 
+    from rillflow.envs.encoded_box import EncodedBox
+
     if isinstance(space, spaces.Box):
         return _box(space, name)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return _one_hot(space)
     if isinstance(space, spaces.MultiBinary):
-        box = spaces.Box(0.0, 1.0, (prod(space.shape),), np.float32)
-        return Observations(box, lambda raw: _flat(raw))
+        size = prod(space.shape)
+        bits = EncodedBox(0.0, 1.0, np.float32, raw=space, shape=(size,))
+        return Observations(bits, lambda raw: _flat(raw))
     raise unsupported(
         space, name, "observation", "Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple"
     )
@@ -95,6 +98,8 @@ def is_whole(space: Space[Any]) -> bool:
 def _box(space: Box, name: str) -> Observations:
     from gymnasium import spaces
 
+    from rillflow.envs.encoded_box import EncodedBox
+
     if space.dtype is None or space.dtype.kind not in "fiub":
         raise unsupported(space, name, "observation", "a Box of numbers")
     if space.dtype == np.bool_ and len(space.shape) in (2, 3):  # an image stays as small as it is
@@ -105,13 +110,18 @@ def _box(space: Box, name: str) -> Observations:
     shape = space.shape or (1,)  # a number is a vector of one
     low, high = (np.asarray(x, np.float64).reshape(shape) for x in (space.low, space.high))
     with np.errstate(over="ignore"):  # a bound of float64 may well be infinite in float32
-        box = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+        low, high = low.astype(np.float32), high.astype(np.float32)
+    box: Box
+    if space.shape:
+        box = spaces.Box(low, high, dtype=np.float32)
+    else:
+        box = EncodedBox(low, high, np.float32, raw=space)
     return Observations(box, lambda raw: raw.astype(np.float32).reshape(-1, *shape))
 
 
 def _one_hot(space: Any) -> Observations:
     """One vector for each index, joined; the offsets do it in a single assignment."""
-    from gymnasium import spaces
+    from rillflow.envs.encoded_box import EncodedBox
 
     sizes = np.reshape(space.nvec if hasattr(space, "nvec") else space.n, -1)
     starts = np.reshape(space.start, -1)
@@ -124,7 +134,8 @@ def _one_hot(space: Any) -> Observations:
         np.put_along_axis(out, places.astype(np.intp), 1.0, axis=1)
         return out
 
-    return Observations(spaces.Box(0.0, 1.0, (width,), np.float32), encode)
+    box = EncodedBox(0.0, 1.0, np.float32, raw=space, shape=(width,))
+    return Observations(box, encode)
 
 
 def _flat(raw: Array) -> Array:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
 
+from rillflow.envs.image_change import change_between
 from rillflow.envs.layout import MASK, Array, Layout, Part, Tree
 from rillflow.envs.spaces import Observations, is_whole, lone
 from rillflow.errors import BuildError
@@ -31,10 +32,10 @@ def structured(
 
 def encoder(layout: Layout) -> Any:
     """What makes the array of a raw batch, and of its masks if they come beside it."""
-    encoders = {path: lone(part.raw, "") for path, part in layout.parts.items()}
+    encoders = {path: _of_part(part) for path, part in layout.parts.items()}
 
     def encode(raw: Any, mask: Array | None = None) -> Array:
-        pieces = {path: one.encode(_at(raw, path)) for path, one in encoders.items()}
+        pieces = {path: one(_at(raw, path)) for path, one in encoders.items()}
         rows = len(next(iter(pieces.values())))
         if layout.mask_inside:
             mask = flat_masks(raw[MASK], rows)
@@ -43,6 +44,13 @@ def encoder(layout: Layout) -> Any:
         return layout.join(pieces, mask, rows)
 
     return encode
+
+
+def _of_part(part: Part) -> Callable[[Any], Array]:
+    """What encodes a part of a batch; an image that is seen smaller is made so."""
+    own = lone(part.raw, "").encode
+    change = change_between(part.raw, part.space) if part.kind == "image" else None
+    return own if change is None else lambda raw: change(own(raw))
 
 
 def encode_batch(layout: Layout, obs: Any, masks: Any = None) -> tuple[Array, bool]:

@@ -72,7 +72,13 @@ def _check_scale(spec: PolicySpec) -> None:
 def _check_normalize(spec: PolicySpec) -> None:
     if spec.scale_observations:
         raise BuildError(BOTH_SCALED)
-    if spec.image or spec.packed:
+    if spec.packed:
+        raise BuildError(
+            "normalize_observations=True is for vectors, and there are images beside the numbers "
+            f"of {spec.layout}: set scale_observations=True, which takes the bounds of their "
+            "spaces, or divide what has none in a wrapper (gymnasium.wrappers.TransformObservation)"
+        )
+    if spec.image:
         raise BuildError(
             "normalize_observations=True is for vectors, not for images, whose pixels are always "
             f"scaled, found {spec.observation_space}: leave it out"

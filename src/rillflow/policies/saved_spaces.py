@@ -10,7 +10,8 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
-from rillflow.envs.image_box import ImageBox, image_box
+from rillflow.envs.encoded_box import EncodedBox
+from rillflow.envs.image_box import image_box
 from rillflow.envs.layout import Layout, Part, Structured, Tree, layout_of
 from rillflow.envs.mixed_box import MixedBox
 
@@ -48,14 +49,16 @@ def space_to_data(space: Space[Any]) -> dict[str, Any]:
         return {
             "kind": "mixed", "choices": choices, "numbers": space.numbers, "low": low, "high": high
         }  # fmt: skip
-    order = {"channels": space.channels} if isinstance(space, ImageBox) else {}
+    about = {"channels": space.channels} if hasattr(space, "channels") else {}
+    if isinstance(space, EncodedBox):
+        about["raw"] = space_to_data(space.raw)
     return {
         "kind": "box",
         "low": _bound(space.low),
         "high": _bound(space.high),
         "shape": list(space.shape),
         "dtype": str(space.dtype),
-        **order,
+        **about,
     }
 
 
@@ -88,11 +91,25 @@ def space_from_data(data: Mapping[str, Any]) -> Space[Any]:
     if dtype.kind not in "biuf":
         raise ValueError(f"a space of {dtype}")
     low, high = (_bound_from_data(data[name], shape, dtype) for name in ("low", "high"))
-    if "channels" not in data:
-        return spaces.Box(low, high, shape, dtype.type)
-    if data["channels"] not in ("first", "last"):
-        raise ValueError(f"an image with channels {str(data['channels'])[:60]}")
-    return image_box(low, high, dtype, data["channels"])
+    channels = data.get("channels")
+    if channels not in ("first", "last", None):
+        raise ValueError(f"an image with channels {str(channels)[:60]}")
+    if "raw" not in data:
+        return image_box(low, high, dtype, channels)
+    raw = _raw_from_data(data["raw"], math.prod(shape))
+    return EncodedBox(low, high, dtype, raw=raw, channels=channels)
+
+
+def _raw_from_data(data: Mapping[str, Any], size: int) -> Space[Any]:
+    """What an environment shows, of which a policy sees so many numbers."""
+    if data["kind"] not in ("box", "discrete", "multidiscrete", "multibinary") or "raw" in data:
+        raise ValueError(f"an observation that is shown as {str(data['kind'])[:60]}")
+    raw = space_from_data(data)
+    if isinstance(raw, spaces.Discrete | spaces.MultiDiscrete):
+        choices = int(np.sum(raw.nvec if isinstance(raw, spaces.MultiDiscrete) else raw.n))
+        if choices != size:
+            raise ValueError(f"{choices:,} choices seen as {size:,} numbers")
+    return raw
 
 
 def _mixed_from_data(data: Mapping[str, Any]) -> MixedBox:
@@ -146,8 +163,8 @@ def _tree_from_data(data: Mapping[str, Any], depth: int) -> Tree:
         return tuple(_tree_from_data(branch, depth + 1) for branch in data["tuple"])
     if data["part"] not in ("vector", "one_hot", "image"):
         raise ValueError(f"a part of the kind {str(data['part'])[:60]}")
-    raw = space_from_data(data["raw"])
-    space: Any = space_from_data(data["space"]) if "space" in data else raw
+    space: Any = space_from_data(data["space"] if "space" in data else data["raw"])
     if not isinstance(space, spaces.Box):
         raise ValueError(f"a part that is seen as {space}")
+    raw = _raw_from_data(data["raw"], math.prod(space.shape))
     return Part(data["part"], space, raw)

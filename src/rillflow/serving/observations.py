@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from rillflow.envs.as_policy_sees import as_policy_sees
 from rillflow.envs.layout import MASK, Layout, Part, Tree, named
 from rillflow.envs.mixed_box import MixedBox
 from rillflow.envs.spaces import clip_to_box
@@ -62,8 +63,11 @@ class Encoder:
         return row
 
     def _plain(self, observation: Any) -> Array:
-        space = self.spec.observation_space
-        return _leaf(observation, space, "observation")
+        space: Any = self.spec.observation_space
+        as_seen = _numbers(observation, "observation").shape == space.shape
+        own = _leaf(observation, space if as_seen else shown(space), "observation")
+        row: Array = as_policy_sees(space, own)[0][0]
+        return row
 
     def _mask(self, layout: Layout, observation: Any, mask: Any) -> Array | None:
         """Which choices are allowed, from the observation or from beside it; None: all of them."""
@@ -88,6 +92,11 @@ class Encoder:
         if not allowed.any():
             raise BadRequestError("action_mask allows no action at all")
         return allowed
+
+
+def shown(space: Any) -> Any:
+    """The space of what the environment shows, of a policy whose observations have no parts."""
+    return getattr(space, "raw", space)
 
 
 def _structured(tree: Tree, value: Any, at: tuple[Any, ...]) -> Any:
@@ -191,8 +200,9 @@ def actions_to_json(spec: PolicySpec, actions: Array) -> list[Any]:
 
 def described(spec: PolicySpec) -> dict[str, Any]:
     """What a client has to know: of observations, actions, masks and memory."""
+    tree = spec.layout.tree if spec.layout else shown(spec.observation_space)
     return {
-        "observation": _described(spec.layout.tree if spec.layout else spec.observation_space),
+        "observation": _described(tree),
         "action_mask": None if spec.layout is None or not spec.layout.mask_size else {
             "choices": spec.layout.mask_size,
             "where": "in the observation" if spec.layout.mask_inside else "beside it",

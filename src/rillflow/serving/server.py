@@ -24,7 +24,13 @@ from rillflow.files import to_json
 from rillflow.listening import Door, why_not
 from rillflow.safety.bounded import JSON_DEPTH, parse_json
 from rillflow.serving.batching import MOST_ROWS, Batcher, FullError, Question
-from rillflow.serving.observations import BadRequestError, Encoder, actions_to_json, described
+from rillflow.serving.observations import (
+    BadRequestError,
+    Encoder,
+    actions_to_json,
+    described,
+    shown,
+)
 
 if TYPE_CHECKING:
     from rillflow.results.trained import Trained
@@ -372,7 +378,7 @@ def zeros(spec: Any) -> Any:
     from rillflow.envs.layout import MASK, rebuilt
 
     if spec.layout is None:
-        return np.zeros(spec.observation_shape).tolist()
+        return _zero(shown(spec.observation_space))
     parts = spec.layout.parts
     found = rebuilt(spec.layout.tree, lambda path: _zero(parts[path].raw))
     if spec.layout.mask_inside:
@@ -381,5 +387,5 @@ def zeros(spec: Any) -> Any:
 
 
 def _zero(space: Any) -> Any:
-    start = getattr(space, "start", 0)
-    return (np.zeros(space.shape or (), int) + start).tolist()
+    kind = float if np.dtype(space.dtype).kind == "f" else int
+    return (np.zeros(space.shape or (), kind) + getattr(space, "start", 0)).tolist()

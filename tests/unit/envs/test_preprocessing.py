@@ -13,6 +13,7 @@ from rillflow.envs import make_envs, make_multi_agent_envs
 from rillflow.envs.preprocessing import Preprocessing
 from rillflow.envs.resizing import along, taps
 from rillflow.errors import BuildError
+from rillflow.images import image_in
 from tests.catch import Catch
 from tests.unit.envs.parts import Counting
 
@@ -88,6 +89,15 @@ def test_large_images_are_shrunk_and_that_is_told() -> None:
     kept = make_envs(pictures((128, 100, 3)), 1, preprocessing=Preprocessing(resize="auto"))
     assert kept.shrunk is None
     assert kept.observation_space.shape == (128, 100, 3)
+
+
+def test_a_long_and_narrow_image_stays_an_image() -> None:
+    """Shrunk to three pixels it would be a table, which an mlp is given flat."""
+    envs = make_envs(pictures((300, 9, 3)), 1, preprocessing=Preprocessing(resize="auto"))
+    assert envs.observation_space.shape == (100, 5, 3)
+    assert image_in(envs.observation_space) is not None
+    flat = make_envs(pictures((300, 4, 3)), 1, preprocessing=Preprocessing(resize="auto"))
+    assert flat.observation_space.shape == (300, 4, 3)  # a table it was
 
 
 def vector(mode: AutoresetMode) -> Any:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 
-from rillflow.envs.structured import encode_batch
-from rillflow.errors import BuildError
+from rillflow.envs.as_policy_sees import as_policy_sees
+from rillflow.envs.spaces import clip_to_box
+from rillflow.errors import BuildError, RunError
 from rillflow.experience.batch import Array
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.policies.make import make_actor
@@ -76,24 +78,34 @@ class Trained:
     ) -> Array:
         """The most likely action: for one observation, or for several stacked.
 
-        An observation of several parts is a dict or a tuple, as the environment gives it. One with
-        a mask of actions under `action_mask` rules out what is forbidden; a mask that comes in
-        infos is given as `action_mask`.
+        Observations are as the environment gives them: an index, bits, an image of its own size, a
+        dict or a tuple of parts. One with a mask of actions under `action_mask` rules out what is
+        forbidden; a mask that comes in infos is given as `action_mask`.
+
+        Continuous actions are within the bounds of their space. Choices count from 0, and an action
+        of several parts is one array: choices first, then numbers.
 
         A policy that remembers goes on from what it saw in earlier calls; say where an episode
         `starts`, in one flag or in one for each observation.
         """
         several, single = self._encoded(obs, action_mask)
         actions = self._greedy(several, np.broadcast_to(starts, len(several)))
+        if isinstance(self.spec.action_space, Box):
+            actions = clip_to_box(actions, self.spec.action_space)
         return actions[0] if single else actions
 
     def _encoded(self, obs: Any, action_mask: Array | None) -> tuple[Array, bool]:
         """Observations [B, *shape] as the policy sees them, and whether it was but one."""
         spec: PolicySpec = self._policy.spec
-        if spec.layout is not None and not _is_encoded(spec, obs):
-            return encode_batch(spec.layout, obs, action_mask)
-        single = np.ndim(obs) == len(spec.observation_shape)
-        return (np.asarray(obs)[None] if single else np.asarray(obs)), single
+        seen, single = as_policy_sees(spec.observation_space, obs, action_mask)
+        if self.config.frame_stack > 1 and seen.shape[1:] != spec.observation_shape:
+            raise RunError(
+                f"this policy sees the last {self.config.frame_stack} observations as one "
+                f"(frame_stack), of shape {list(spec.observation_shape)}, and act() was given "
+                f"{list(seen.shape[1:])}: rillflow.envs.make_envs(env, 1, "
+                "preprocessing=policy.config.preprocessing) shows them so, and evaluate() plays."
+            )
+        return seen, single
 
     def _greedy(self, obs: Array, starts: Array) -> Array:
         if not self.spec.recurrent:
@@ -128,13 +140,6 @@ class Trained:
         if self.judged is not None:
             about["judged"] = dict(self.judged)
         save_policy(path, self.spec, self.weights, about)
-
-
-def _is_encoded(spec: PolicySpec, obs: Any) -> bool:
-    """Whether observations are arrays as they travel inside rillflow, not the environment's own."""
-    if not isinstance(obs, np.ndarray) or obs.dtype != spec.observation_space.dtype:
-        return False
-    return obs.ndim in (1, 2) and obs.shape[-1:] == spec.observation_shape
 
 
 def env_to_play(trained: Trained) -> Any:
