@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rillflow.algorithms import impala
+
 TUNED, RELEASE = "tuned example", "release test"
 
 
@@ -89,7 +91,8 @@ ROWS: tuple[Row, ...] = (
     *_rows("appo", "MultiAgentCartPole", 350, 200_000, "2026 · 2.9.3", settings=POLES),
     *_rows(
         "appo", "_rllib_envs:two_poles_without_velocities", 150, 2_000_000, "2026",
-        called="two CartPoles without velocities", settings={**LSTM, **POLES},
+        called="two CartPoles without velocities",
+        settings={**impala.TUNED["CartPole-hidden-velocity"], **POLES},
     ),
     *_rows("appo", PENDULUM, -300, 500_000, "2026 · 1.13.0"),
     *_rows("bc", CARTPOLE, 350, 358_400, "2026", greedy=True, data="cartpole_expert"),

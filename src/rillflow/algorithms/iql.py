@@ -70,6 +70,10 @@ TUNED: dict[str, dict[str, Any]] = {
 }
 """settings for environments that the defaults do not suit"""
 
+CRITICS_ERRORS = 2.0
+"""what critics are wrong by, times this, is the least size of advantages: where all actions of the
+data are as good, advantages are such errors, and nothing is to be made of them"""
+
 
 def modules(spec: PolicySpec, cfg: Config) -> Modules:
     """A policy with the value of the state beside it, two critics, the usual size of advantages."""
@@ -84,21 +88,24 @@ def modules(spec: PolicySpec, cfg: Config) -> Modules:
 
 def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """Values above most of what the data's actions are worth; the policy; the critics."""
+    after = m.frozen.policy.values(rows.next_obs)
+    target = losses.td_target(rows.rewards, rows.discount, after)
+    q = m.q(rows.obs, rows.actions)
+    q_loss = losses.td_loss(q, target)
+
     logp, entropy, values = m.policy.evaluate(rows.obs, rows.actions)
     worth = losses.lowest(m.target.q(rows.obs, rows.actions))
     advantages = worth - values.detach()
-    spread = m.advantage_size.follow(losses.mean(advantages**2), cfg.norm_rate) ** 0.5
-    weights = losses.advantage_weights(advantages / (spread + 1e-8), cfg.beta, cfg.largest_weight)
+    # q_loss is the mean square of what each of the two critics is wrong by
+    square = losses.mean(advantages**2) + CRITICS_ERRORS**2 * q_loss.detach()
+    size = m.advantage_size.follow(square, cfg.norm_rate) ** 0.5
+    weights = losses.advantage_weights(advantages / (size + 1e-8), cfg.beta, cfg.largest_weight)
     imitation = losses.policy_gradient_loss(logp, weights)
     value = losses.expectile_loss(values, worth, cfg.expectile)
     stats = {"policy_loss": imitation, "value_loss": value, "weight": losses.mean(weights)}
     stats["entropy"] = losses.entropy_bonus(entropy.detach())
     yield Step(imitation + value, trains="policy", stats=stats)
 
-    after = m.frozen.policy.values(rows.next_obs)
-    target = losses.td_target(rows.rewards, rows.discount, after)
-    q = m.q(rows.obs, rows.actions)
-    q_loss = losses.td_loss(q, target)
     yield Step(q_loss, trains="q", stats={"q_loss": q_loss, **td_figures(q, target, rows)})
 
 

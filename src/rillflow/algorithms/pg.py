@@ -36,6 +36,17 @@ class Config(AlgorithmConfig):
 TUNED: dict[str, dict[str, Any]] = {
     # four times as many updates: each batch still holds whole episodes of the first policies
     "CartPole-v1": {"num_envs_per_worker": 8, "train_batch_size": 1024},
+    "CartPole-hidden-velocity": {
+        "memory": "lstm",
+        "memory_size": 64,
+        "hidden": (64,),
+        "num_envs_per_worker": 8,
+        "rollout_fragment_length": 32,
+        "train_batch_size": 512,
+        "lr": 1e-2,
+        "gamma": 0.97,
+        "vf_loss_coef": 0.01,  # the baseline shares the network, and its errors are large
+    },
 }
 """settings for environments that the defaults do not suit"""
 
