@@ -68,8 +68,8 @@ def train(
             `eval_return` (mean of an evaluation), `steps` and `seconds`, in a dict.
         seed: on `sim`, the same seed gives the same run.
         engine: where it runs.
-        policies: for an environment with several agents: "shared" (one policy for all), "each"
-            (one for each agent), or a dict with the name of each agent's policy.
+        policies: for an environment with several agents: "shared" (one policy for all, the
+            default), "each" (one for each agent), or a dict with the name of each agent's policy.
         init_from: a policy to begin with: a run's directory, a file, a run, or a policy.
         run_dir: the run's own directory, for what `rillflow train` writes; None: nothing is.
         label: what to call the run beside others, in plots and views.
@@ -113,7 +113,7 @@ def train(
         keep=keep,
         record_every=record_every,
     ).check(has_directory=run_dir is not None)
-    agents = assigned(config, policies, by_default=None)
+    agents = assigned(config, policies)
     config = with_copies(config, agents, settings)
     name = algorithm if isinstance(algorithm, str) else module.name
     job = Job(name, module, config, limits, seed, engine, agents)
