@@ -26,6 +26,7 @@ from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.train import ApplyGradients, ComputeGradients
 from rillflow.rl.workers import create_rollout_workers
 from rillflow.runs.directory import RunDirectory
+from rillflow.runs.training_run import AROUND
 
 SMALL: dict[str, Any] = {
     "hidden": (16,),
@@ -125,6 +126,21 @@ def test_what_it_was_trained_with_is_given_back(tmp_path: Path) -> None:
     run = short(run_dir=tmp_path / "run", eval_every=128, eval_episodes=1)
     assert learners() <= before
     assert run.act([0.0] * 4) in (0, 1)
+
+
+def test_its_figures_end_with_training_and_name_what_goes_on_around_it() -> None:
+    """What waits for the last evaluation is no work of the driver, whose loop is not the user's."""
+    seen: list[float] = []
+    run = short(
+        engine="local",
+        eval_every=10**6,
+        eval_episodes=1,
+        on_evaluation=lambda run, _: seen.append(run.stats().seconds),
+    )
+    assert seen == [run.stats().seconds]
+    names = [line.name for line in run.stats().times]
+    assert AROUND in names
+    assert "your loop" not in names
 
 
 # -- while it trains -------------------------------------------------------------------------------
