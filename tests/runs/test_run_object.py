@@ -141,6 +141,7 @@ def test_its_figures_end_with_training_and_name_what_goes_on_around_it() -> None
     names = [line.name for line in run.stats().times]
     assert AROUND in names
     assert "your loop" not in names
+    assert repr(run.stats()) == str(run.stats()), "what is typed at a prompt is looked at"
 
 
 # -- while it trains -------------------------------------------------------------------------------
@@ -197,6 +198,13 @@ def test_what_it_fails_with_is_raised_where_it_is_waited_for(tmp_path: Path) -> 
             run.wait()
     assert run.act([0.0] * 4) in (0, 1)
     assert rf.load(tmp_path / "run").act([0.0] * 4) == run.act([0.0] * 4)
+
+
+def test_the_algorithm_comes_first_and_that_is_told() -> None:
+    with pytest.raises(rf.BuildError, match=r"comes first: rf\.train\('ppo', 'CartPole-v1', "):
+        rf.train("CartPole-v1", "ppo")
+    with pytest.raises(rf.BuildError, match="as on_result=my_function"):
+        short(callbacks=[lambda run, row: None])
 
 
 def test_a_mistake_is_told_at_once_not_in_the_thread() -> None:

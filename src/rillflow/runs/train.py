@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rillflow.algorithms import NAMES
 from rillflow.engines.contract import Engine
+from rillflow.errors import BuildError
 from rillflow.learning.evaluation_settings import for_limits
 from rillflow.results.trained import Trained as Trained
 from rillflow.results.trained import TrainedAgents as TrainedAgents
@@ -93,6 +95,8 @@ def train(
         settings: fields of the algorithm's `Config`, such as `num_workers`, `lr` and `model`.
     """
     limits = checked(until)
+    if isinstance(env, str) and env in NAMES and algorithm not in NAMES:
+        raise BuildError(f"the algorithm comes first: rf.train({env!r}, {algorithm!r}, ...).")
     module = find_algorithm(algorithm)
     # named or not: settings that suit the environment are those of its name
     settings["env"] = settings.get("env", module.Config.env) if env is None else env
