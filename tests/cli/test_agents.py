@@ -100,8 +100,7 @@ def test_training_many_agents_begins_with_one_copy() -> None:
     ("env", "policies", "message"),
     [
         ("CartPole-v1", "each", "environment 'CartPole-v1' has one"),
-        ("MultiAgentCartPole", None, r"has 2 agents: say .*\"shared\", \"each\" or a dict"),
-        ("MultiAgentCartPole", "eech", "got 'eech'"),
+        ("MultiAgentCartPole", "eech", r"\"shared\", \"each\" or a dict .* got 'eech'"),
         ("MultiAgentCartPole", {"agent_0": "a"}, "missing or unknown: agent_1"),
         ("MultiAgentCartPole", {"agent_0": "a", "agent_1": "../b"}, r"got '\.\./b'"),
     ],
@@ -109,6 +108,11 @@ def test_training_many_agents_begins_with_one_copy() -> None:
 def test_a_wrong_assignment_is_told(env: str, policies: Any, message: str) -> None:
     with pytest.raises(rf.BuildError, match=message):
         rf.train("ppo", env, policies=policies, engine="sim", until={"steps": 1})
+
+
+def test_one_policy_is_shared_if_nobody_says_as_on_the_command_line() -> None:
+    run = rf.train("ppo", "MultiAgentCartPole", engine="sim", until=64, num_workers=1, hidden=(8,))
+    assert run.agents == {"agent_0": "shared", "agent_1": "shared"}
 
 
 @pytest.mark.parametrize("algorithm", ["a3c", "async_dqn", "maml"])

@@ -89,6 +89,8 @@ def test_mistakes_are_told(run: Path, packed: Path, tmp_path: Path) -> None:
         pack_run(tmp_path)
     with pytest.raises(rf.BuildError, match="exists and is not empty"):
         unpack_run(packed, tmp_path)
+    with pytest.raises(rf.BuildError, match="is a directory; what `rillflow pack` writes is one"):
+        unpack_run(tmp_path)
     with pytest.raises(rf.BuildError, match="there is no file"):
         unpack_run(tmp_path / "no.rill")
     with pytest.raises(rf.BuildError, match=r"Is a directory|not a regular file"):

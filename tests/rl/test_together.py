@@ -81,7 +81,7 @@ def job(name: str, **more: Any) -> Job:
     given = {**settings, **more}
     policies = given.pop("policies", None)
     config = module.Config.make(env=env, **given)
-    agents = assigned(config, policies, by_default=None)
+    agents = assigned(config, policies)
     return Job(algorithm, module, config, {"steps": STEPS}, 4, "sim", agents)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -18,11 +20,13 @@ import pytest
 
 import rillflow as rf
 from rillflow.algorithms import a3c
+from rillflow.cli.main import main
 from rillflow.results import evaluate, evaluate_agents
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.rl.train import ApplyGradients, ComputeGradients
 from rillflow.rl.workers import create_rollout_workers
 from rillflow.runs.directory import RunDirectory
+from rillflow.runs.training_run import AROUND
 
 SMALL: dict[str, Any] = {
     "hidden": (16,),
@@ -124,6 +128,22 @@ def test_what_it_was_trained_with_is_given_back(tmp_path: Path) -> None:
     assert run.act([0.0] * 4) in (0, 1)
 
 
+def test_its_figures_end_with_training_and_name_what_goes_on_around_it() -> None:
+    """What waits for the last evaluation is no work of the driver, whose loop is not the user's."""
+    seen: list[float] = []
+    run = short(
+        engine="local",
+        eval_every=10**6,
+        eval_episodes=1,
+        on_evaluation=lambda run, _: seen.append(run.stats().seconds),
+    )
+    assert seen == [run.stats().seconds]
+    names = [line.name for line in run.stats().times]
+    assert AROUND in names
+    assert "your loop" not in names
+    assert repr(run.stats()) == str(run.stats()), "what is typed at a prompt is looked at"
+
+
 # -- while it trains -------------------------------------------------------------------------------
 
 
@@ -178,6 +198,13 @@ def test_what_it_fails_with_is_raised_where_it_is_waited_for(tmp_path: Path) -> 
             run.wait()
     assert run.act([0.0] * 4) in (0, 1)
     assert rf.load(tmp_path / "run").act([0.0] * 4) == run.act([0.0] * 4)
+
+
+def test_the_algorithm_comes_first_and_that_is_told() -> None:
+    with pytest.raises(rf.BuildError, match=r"comes first: rf\.train\('ppo', 'CartPole-v1', "):
+        rf.train("CartPole-v1", "ppo")
+    with pytest.raises(rf.BuildError, match="as on_result=my_function"):
+        short(callbacks=[lambda run, row: None])
 
 
 def test_a_mistake_is_told_at_once_not_in_the_thread() -> None:
@@ -328,6 +355,20 @@ def test_a_run_that_never_began_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_nor_does_one_that_is_interrupted_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rillflow.runs.directory.RunDirectory.write_graph", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        short(run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    monkeypatch.undo()
+    assert short(run_dir=tmp_path / "run").state == "finished"
+
+
 # -- going on --------------------------------------------------------------------------------------
 
 
@@ -349,6 +390,20 @@ def test_a_finished_run_says_so_and_is_given_back(tmp_path: Path) -> None:
     assert way == f"rf.resume({str(tmp_path / 'run')!r}, until={{'steps': 1000}})"
     assert run.steps == first.steps
     assert run.act([0.0] * 4) == first.act([0.0] * 4)
+
+
+def test_who_goes_on_again_need_not_say_the_limits_again(tmp_path: Path) -> None:
+    short(until=256, run_dir=tmp_path / "run")
+    rf.resume(tmp_path / "run", until=2048, callbacks=[on_result], progress=False)
+    assert rf.load(tmp_path / "run").history[-1]["steps"] < 2048
+    assert rf.resume(tmp_path / "run", progress=False).steps >= 2048
+    with pytest.warns(UserWarning, match="it has reached steps=2048"):
+        rf.resume(tmp_path / "run")
+
+
+def on_result(run: rf.TrainingRun, result: dict[str, float]) -> str:
+    """Of a user who has seen enough."""
+    return "stop"
 
 
 def test_other_settings_of_a_run_are_its_own(tmp_path: Path) -> None:
@@ -379,11 +434,24 @@ def test_a_flow_of_ones_own_gives_the_same_object(tmp_path: Path) -> None:
     assert again.history[0] == run.history[0]
 
 
+def told_by_the_command(run: Path) -> str:
+    """What `rillflow resume` prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["resume", str(run)]) == 0
+    return out.getvalue()
+
+
 def test_only_its_author_can_build_a_flow_again(tmp_path: Path) -> None:
     flow, workers = own()
     rf.run(flow, workers, until=64, engine="sim", run_dir=tmp_path / "own")
     with pytest.raises(rf.BuildError, match=r"rf\.resume\(.*flow=flow, workers=workers\)"):
         rf.resume(tmp_path / "own", until=512)
+    assert "in Python, rf.resume" in told_by_the_command(tmp_path / "own")
+    again = own()
+    with pytest.warns(
+        UserWarning, match=r"rf\.resume\(.*workers=workers, until=\{'steps': 300\}\)"
+    ):
+        rf.resume(tmp_path / "own", flow=again[0], workers=again[1])
     short(run_dir=tmp_path / "other")
     with pytest.raises(rf.BuildError, match="builds its own flow"):
         rf.resume(tmp_path / "other", flow=flow, workers=workers, until=512)

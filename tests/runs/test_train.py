@@ -82,6 +82,7 @@ def test_the_mean_of_few_episodes_is_shown_and_ends_nothing() -> None:
         ("ppo", "n_steps", "did you mean 'rollout_fragment_length'"),
         ("dqn", "n_steps", "did you mean 'n_step'"),
         ("ppo", "ent_coef", "did you mean 'entropy_coef'"),
+        ("sac", "ent_coef", "did you mean 'initial_alpha'"),
         ("ppo", "n_envs", "did you mean 'num_envs_per_worker'"),
         ("ppo", "batch_size", "did you mean 'sgd_minibatch_size'"),
         ("sac", "batch_size", "did you mean 'train_batch_size'"),

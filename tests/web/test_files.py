@@ -35,6 +35,18 @@ def test_an_empty_directory_is_a_run_that_has_not_begun(tmp_path: Path) -> None:
     assert news["curve"]["rows"] == 0
 
 
+def test_a_run_whose_process_ended_before_it_said_a_word_has_died(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for pid, state in ((os.getpid(), "starting"), (gone.pid, "died")):
+        (tmp_path / ".lock").write_text(f"{pid} {socket.gethostname()}\n")
+        assert RunFiles(tmp_path).data({})["view"]["state"] == state
+    (tmp_path / ".lock").write_text(f"{gone.pid} elsewhere\n")  # nobody here can tell
+    assert RunFiles(tmp_path).data({})["view"]["state"] == "starting"
+    (tmp_path / ".lock").write_text("what is this\n")
+    assert RunFiles(tmp_path).data({})["view"]["state"] == "starting"
+
+
 def test_only_what_a_reader_does_not_have_is_sent(run_dir: Callable[[str], Path]) -> None:
     directory = run_dir("ppo")
     files = RunFiles(directory)

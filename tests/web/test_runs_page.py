@@ -100,6 +100,21 @@ def test_new_runs_appear_and_running_ones_move(runs: Path, show: Callable[..., T
     assert "ValueError: <b>no</b>" in tab.text("#runs")
 
 
+def test_an_error_of_many_words_takes_no_column_away(runs: Path, show: Callable[..., Tab]) -> None:
+    words = (
+        "ValueError: my own mistake; your code: train.py:13 in boom; operator: callback on_result"
+    )
+    change(runs / "fast-0", state="failed", error=words)
+    tab = show(runs)
+    tab.until("document.querySelector('#runs .pill.failed')")
+    table = "document.querySelector('#runs-scroll')"
+    assert tab.js(f"{table}.scrollWidth <= {table}.clientWidth"), "CPU and memory are in view"
+    phone = show(runs, width=390)
+    phone.until("document.querySelector('#runs .pill.failed')")
+    assert "bottleneck ValueError" not in phone.text("#runs")
+    assert "ValueError: my own" in phone.text("#runs")
+
+
 def test_curves_are_zoomed_smoothed_and_shown_one_by_one(
     runs: Path, show: Callable[..., Tab]
 ) -> None:

@@ -22,7 +22,7 @@ def check_head(spec: PolicySpec) -> None:
     if spec.head == "q" and spec.actions.numbers:
         raise BuildError(
             "head='q' has one output per action and cannot enumerate the continuous actions of "
-            f"{spec.action_space}; use an actor-critic method (PPO, A2C, A3C, IMPALA), "
+            f"{spec.action_space}; use an actor-critic method (PPO, SAC, TD3, A2C, A3C, IMPALA), "
             "head='actor_critic', or make the actions discrete"
         )
     if spec.head == "q" and kind == "multidiscrete":

@@ -68,6 +68,8 @@ def unpack_run(path: str | Path, directory: str | Path | None = None) -> Path:
         directory: a new one, or one that is empty; by default the file's name without its ending.
     """
     path = Path(path)
+    if path.is_dir():
+        raise BuildError(f"{str(path)!r} is a directory; what `rillflow pack` writes is one file.")
     directory = path.with_suffix("") if directory is None else Path(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise BuildError(f"{str(directory)!r} exists and is not empty: choose another directory.")

@@ -135,7 +135,9 @@ def _event_of(function: Any) -> str:
         raise BuildError(f"callbacks are functions, found {function!r}.")
     if name in EVENTS:
         return str(name)
-    near = difflib.get_close_matches(name, EVENTS, n=1)
+    if name == "<lambda>":
+        name = None  # it has no name, and can be given one
+    near = difflib.get_close_matches(name or "", EVENTS, n=1)
     hint = f"did you mean {near[0]!r}? Or g" if near else "g"
     raise BuildError(
         f"a callback is called for the event it is named after ({', '.join(EVENTS)}), and "

@@ -170,6 +170,17 @@ class RunDirectory:
         """The best policy so far; of several agents, the directory of theirs."""
         return self.path / ("best_policies" if self.about.get("agents") else "best_policy.npz")
 
+    def remember_limits(self, until: Mapping[str, float]) -> None:
+        """Those that it goes on to, into its run.json: the next to resume it need not say them."""
+        about = self.about
+        if not about or about.get("until") == dict(until):
+            return
+        try:
+            told = {**about, "until": dict(until)}
+            write_json(self.path / "run.json", told, indent=2, durable=True)
+        except OSError:
+            return  # they hold for this time; on a full disk training goes on, too
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """What came of the run, into its run.json; a disk that is full costs no more than that."""
         about = self.about

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from rillflow.runs.directory import RunDirectory
 
 
+AGAIN = "rillflow resume {run} --until {limit}={number}"
+"""how to go on beyond the limits, on the command line"""
+
+
 def finished_already(
     directory: RunDirectory,
     checkpoint: Checkpoint,
     until: Mapping[str, float],
-    again: str = "rillflow resume {run} --until {limit}={number}",
+    again: str = AGAIN,
 ) -> str | None:
     """What to say of a run that has nothing left to do for these limits; None: it has.
 

@@ -159,6 +159,7 @@ def run_job(
             try:
                 loop = Loop(run, progress, waits, heard, checkpointer, interrupts, stop, follow)
                 ending = loop.run(job.until)
+                follow.run.last_result()
                 for row in follow.last_rows(ending, interrupts):
                     heard(row)
                 trained = learned.policy()

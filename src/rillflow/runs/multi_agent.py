@@ -26,15 +26,12 @@ WAYS = 'policies is "shared", "each" or a dict with the name of each agent\'s po
 def assigned(
     config: AlgorithmConfig,
     policies: str | Mapping[str, str] | None,
-    *,
-    by_default: str | None = "shared",
 ) -> dict[str, str] | None:
     """For each agent the name of its policy; None if the environment has one agent.
 
     Args:
         config: with the environment.
-        policies: "shared", "each", or the assignment itself.
-        by_default: for an environment with several agents, if nobody says; None: an error.
+        policies: "shared", as it is if nobody says, "each", or the assignment itself.
     """
     env = config.env if isinstance(config.env, str) else name_of(config.env)
     agents = agents_of(config.env, config.env_config)
@@ -42,11 +39,7 @@ def assigned(
         if policies is None:
             return None
         raise BuildError(f"policies are for several agents, and environment {env!r} has one.")
-    how = by_default if policies is None else policies
-    if how is None:
-        raise BuildError(
-            f"environment {env!r} has {len(agents)} agents: say with which policies. {WAYS}."
-        )
+    how = "shared" if policies is None else policies
     if how == "shared":
         return dict.fromkeys(agents, "shared")
     if how == "each":

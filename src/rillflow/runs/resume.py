@@ -24,6 +24,8 @@ from rillflow.runs.start_run import checkpointer_for, start
 from rillflow.runs.train import Told, Until
 from rillflow.runs.training_run import TrainingRun
 
+OWN_AGAIN = "rf.resume({run!r}, flow=flow, workers=workers, until={{{limit!r}: {number}}})"
+"""how to go on beyond the limits with a flow that its author builds again"""
 _AGAIN = "rf.resume({run!r}, until={{{limit!r}: {number}}})"
 
 
@@ -61,7 +63,7 @@ def resume(
 
     Args:
         run_dir: of the run.
-        until: other limits than those it began with.
+        until: other limits than those it had; it keeps them from here on.
         engine: another engine than the one it ran on.
         num_workers: another number of workers than it began with.
         flow: that of a run that `rf.run` began, built again.
@@ -122,9 +124,11 @@ def resume(
             job = job_of(directory, limits, engine, settings, trust)
             built = None
         options.check_job(job)
+        again = OWN_AGAIN if own else _AGAIN
         with checkpointer_for(options, directory) as checkpointer:
-            said = finished_already(directory, checkpointer.newest(), job.until, _AGAIN)
+            said = finished_already(directory, checkpointer.newest(), job.until, again)
         if said is None:
+            directory.remember_limits(job.until)
             return start(job, built or job.build(), options, directory, resumed=True)
     except BaseException:
         directory.release()

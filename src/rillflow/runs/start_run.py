@@ -192,7 +192,12 @@ def new_directory(path: Path, job: Job, built: Built, **more: Any) -> RunDirecto
         exactness=level,
         **{name: value for name, value in more.items() if value is not None},
     )
-    directory.write_graph(built[1])
+    try:
+        directory.write_graph(built[1])
+    except BaseException:  # also Ctrl-C: a run that never began leaves nothing
+        shutil.rmtree(directory.path, ignore_errors=True)
+        directory.release()
+        raise
     return directory
 
 

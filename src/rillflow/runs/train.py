@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rillflow.algorithms import NAMES
 from rillflow.engines.contract import Engine
+from rillflow.errors import BuildError
 from rillflow.learning.evaluation_settings import for_limits
 from rillflow.results.trained import Trained as Trained
 from rillflow.results.trained import TrainedAgents as TrainedAgents
@@ -68,8 +70,8 @@ def train(
             `eval_return` (mean of an evaluation), `steps` and `seconds`, in a dict.
         seed: on `sim`, the same seed gives the same run.
         engine: where it runs.
-        policies: for an environment with several agents: "shared" (one policy for all), "each"
-            (one for each agent), or a dict with the name of each agent's policy.
+        policies: for an environment with several agents: "shared" (one policy for all, the
+            default), "each" (one for each agent), or a dict with the name of each agent's policy.
         init_from: a policy to begin with: a run's directory, a file, a run, or a policy.
         run_dir: the run's own directory, for what `rillflow train` writes; None: nothing is.
         label: what to call the run beside others, in plots and views.
@@ -93,6 +95,8 @@ def train(
         settings: fields of the algorithm's `Config`, such as `num_workers`, `lr` and `model`.
     """
     limits = checked(until)
+    if isinstance(env, str) and env in NAMES and algorithm not in NAMES:
+        raise BuildError(f"the algorithm comes first: rf.train({env!r}, {algorithm!r}, ...).")
     module = find_algorithm(algorithm)
     # named or not: settings that suit the environment are those of its name
     settings["env"] = settings.get("env", module.Config.env) if env is None else env
@@ -113,7 +117,7 @@ def train(
         keep=keep,
         record_every=record_every,
     ).check(has_directory=run_dir is not None)
-    agents = assigned(config, policies, by_default=None)
+    agents = assigned(config, policies)
     config = with_copies(config, agents, settings)
     name = algorithm if isinstance(algorithm, str) else module.name
     job = Job(name, module, config, limits, seed, engine, agents)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _LOOK = 0.1
 """seconds between two looks at a signal, while a run in another thread is waited for"""
 _TRIES = 20
+AROUND = "around training (figures, files, callbacks)"
+"""what the driver does between two results"""
 
 
 class TrainingRun:
@@ -91,11 +94,14 @@ class TrainingRun:
             self._interrupts = interrupts
         self.state = "running"
 
+    def last_result(self) -> None:
+        """Nothing is trained any more: a last evaluation that is waited for does not count."""
+        if self._run is not None:
+            self._stats = _told_to_its_user(self._run.stats())
+
     def ends(self, trained: Any, state: str, why: str) -> None:
         """It is over: what came of it stays, what was needed to train is given back."""
         self._final = trained
-        if self._run is not None:
-            self._stats = self._run.stats()
         if trained.history:
             self.result = trained.history[-1]
         self._let_go()
@@ -170,8 +176,7 @@ class TrainingRun:
         run = self._run
         if run is None:
             raise RunError("this run has no figures of its operators: it has not begun.")
-        found: RunStats = _quietly(run.stats)
-        return found
+        return _told_to_its_user(_quietly(run.stats))
 
     # -- its end --------------------------------------------------------------------------------
 
@@ -287,6 +292,12 @@ class TrainingRun:
 def say_stopping() -> None:
     """What Ctrl-C is answered with."""
     print("stopping after this update; Ctrl-C again stops now", file=sys.stderr, flush=True)
+
+
+def _told_to_its_user(stats: RunStats) -> RunStats:
+    """The loop around this flow is ours; what it does is named."""
+    times = [replace(line, name=AROUND) if line.kind == "loop" else line for line in stats.times]
+    return replace(stats, times=times)
 
 
 def _this_cell() -> int | None:

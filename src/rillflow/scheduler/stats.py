@@ -66,7 +66,7 @@ class ResourceStats:
     errors: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunStats:
     """A snapshot of a run."""
 
@@ -125,6 +125,8 @@ class RunStats:
             for row in rows
         ]
         return "\n".join([*lines, "", *self._where_time_went(), self.verdict])
+
+    __repr__ = __str__  # what is typed at a prompt is looked at, too
 
     def _repr_html_(self) -> str:  # a notebook shows the table as it would print it
         from html import escape

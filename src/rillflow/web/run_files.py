@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rillflow.pictures.live import draw
-from rillflow.web.followed_files import Document, Rows
+from rillflow.web.followed_files import Document, Rows, opened
 from rillflow.web.media import Media
 
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ class RunFiles:
             parts["media"] = (self.media.version, {"names": self.media.names})
             news: Json = {
                 "kind": "run",
-                "view": judge(status),
+                "view": judge(status, directory=self.directory),
                 "read": round(self._metrics.read, 3),
             }
             news["versions"] = {name: version for name, (version, _) in parts.items()}
@@ -84,10 +84,18 @@ class RunFiles:
 _NAMES = ("run", "graph", "status")
 
 
-def judge(status: Json, now: float | None = None) -> Json:
-    """Whether a run goes on, from its last word and from how long ago that was."""
+def judge(status: Json, now: float | None = None, directory: Path | None = None) -> Json:
+    """Whether a run goes on, from its last word and from how long ago that was.
+
+    Args:
+        status: its status.json; empty: it has not said a word.
+        now: the time.
+        directory: of the run, where the process that began it stands until it says a word.
+    """
     if not status:
-        return {"state": "starting", "age": 0.0, "process": "unknown"}
+        process = "unknown" if directory is None else _process(_starter(directory))
+        state = "died" if process == "gone" else "starting"
+        return {"state": state, "age": 0.0, "process": process}
     now = time.time() if now is None else now
     taken = status.get("time")
     age = max(0.0, now - taken) if isinstance(taken, int | float) else 0.0
@@ -96,6 +104,14 @@ def judge(status: Json, now: float | None = None) -> Json:
         process = _process(status)
         state = "died" if process == "gone" else "stalled"
     return {"state": state, "age": round(age, 2), "process": process}
+
+
+def _starter(directory: Path) -> Json:
+    """Who locked a run's directory last, as `rillflow.checkpoint.lock` writes it."""
+    with opened(directory / ".lock") as file:
+        words = file.read(300).decode("utf-8", "replace").split() if file.version else []
+    pid, host = words[:2] if len(words) > 1 else ("", "")
+    return {"pid": int(pid) if pid.isascii() and pid.isdecimal() else None, "host": host}
 
 
 def _process(status: Json) -> str:

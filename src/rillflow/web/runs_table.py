@@ -155,7 +155,7 @@ class _Run:
     def note(self, now: int) -> None:
         """Make the row, and remember whether it has changed."""
         status, last = self._status.content, self.metrics.curve.last
-        view = judge(status)
+        view = judge(status, directory=self.directory)
         if not status and last:
             view["state"] = "unknown"  # it has rows, and nobody says what becomes of it
         about = self.about.content

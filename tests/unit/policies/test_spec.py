@@ -36,7 +36,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"model": "lstm", "memory": "gru"}, "model='lstm' is an older way to write memory='lstm'"),
     ({"model": lambda spec: None, "memory": "gru"}, "found a network of your own"),
     ({"memory_size": 0}, "memory_size must be a positive number, got 0"),
-    ({"head": "q", "actions": CONTINUOUS}, "use an actor-critic method (PPO, A2C, A3C, IMPALA)"),
+    ({"head": "q", "actions": CONTINUOUS}, "use an actor-critic method (PPO, SAC, TD3, "),
     ({"head": "q", "actions": SEVERAL}, "number all combinations: Discrete(24)"),
     ({"dueling": True}, "dueling=True splits q values and needs head='q'"),
     ({"actions": spaces.MultiBinary(3)}, "write it as MultiDiscrete([2] * 3)"),

@@ -96,12 +96,16 @@ def _require_same(options: Any, about: dict[str, Any]) -> None:
 
 def _is_finished(options: Any, directory: Any, until: dict[str, float]) -> bool:
     """Whether there is nothing left to do; then it is said, and nothing is trained."""
-    from rillflow.runs.finished import finished_already
+    from rillflow.runs.finished import AGAIN, finished_already
     from rillflow.runs.progress.progress_lines import JsonLines
+    from rillflow.runs.resume import OWN_AGAIN
+    from rillflow.runs.saved_job import OWN_FLOW
     from rillflow.runs.start_run import checkpointer_for
 
     with checkpointer_for(options, directory) as checkpointer:
-        said = finished_already(directory, checkpointer.newest(), until)
+        own = directory.about.get("flow") == OWN_FLOW
+        again = f"in Python, {OWN_AGAIN}" if own else AGAIN
+        said = finished_already(directory, checkpointer.newest(), until, again)
     if said is None:
         return False
     if options.json:
@@ -133,4 +137,5 @@ def _go_on(options: Any, directory: Any, about: dict[str, Any], until: dict[str,
         level = exactness(job, built[1], began_on=about["engine"], began_with=began_with)
         lines = title, f"resuming: {MEANING[level]}"
         training = Training(options, job, directory, lines, level, callbacks)
+        directory.remember_limits(job.until)
         return training.run(built, resumed=True)

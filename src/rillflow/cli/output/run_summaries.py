@@ -31,7 +31,7 @@ def summary(directory: RunDirectory) -> dict[str, Any]:
         "env": about.get("env"),
         "seed": about.get("seed"),
         "created": about.get("created"),
-        "state": judge(status)["state"],
+        "state": judge(status, directory=directory.path)["state"],
         **{name: _number(last.get(name)) for name in ("steps", "seconds", "return")},
     }
 

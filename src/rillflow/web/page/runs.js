@@ -103,8 +103,9 @@ function zoomed(name, ends) {
 // -- the table --------------------------------------------------------------------------------
 
 const speedOf = (run) => (run.last.seconds > 0 ? run.last.steps / run.last.seconds : undefined);
+const failed = (run) => run.error && ["failed", "died"].includes(run.state);
 const limitOf = (run) => {
-  if (run.error && ["failed", "died"].includes(run.state)) return run.error;
+  if (failed(run)) return run.error;
   if (!run.bottleneck) return run.verdict ? "none" : "";
   return run.bottleneck.name + (run.bottleneck.utilisation === null ? "" : " " + percent(run.bottleneck.utilisation));
 };
@@ -164,6 +165,7 @@ function rowOf() {
   tr.children[1].className = "left name";
   tr.children[1].append(make("a"), make("span", "limit"));
   tr.children[2].className = "left what wide-only";
+  tr.children[10].className = "left why wide-only";
   tr.children[4].append(make("span", "pill"));
   svg("path", {}, svg("svg", { viewBox: "0 0 86 22", preserveAspectRatio: "none" }, tr.children[6]));
   return tr;
@@ -190,7 +192,7 @@ function updateTable() {
     const link = cells[1].children[0];
     put(link, run.name);
     link.href = "/run/" + key;
-    put(cells[1].children[1], [groupOf(run) + (run.seed === "" ? "" : ", seed " + run.seed), limit && "bottleneck " + limit].filter(Boolean).join(" · "));
+    put(cells[1].children[1], [groupOf(run) + (run.seed === "" ? "" : ", seed " + run.seed), limit && (failed(run) ? limit : "bottleneck " + limit)].filter(Boolean).join(" · "));
     cells[1].children[1].classList.toggle("hot", hot && run.state === "running");
     put(cells[2], groupOf(run) + (several && envOf(run) ? " on " + envOf(run) : ""));
     put(cells[3], run.seed);
