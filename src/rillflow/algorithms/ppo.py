@@ -51,6 +51,13 @@ class Config(AlgorithmConfig):
     entropy_coef: float = 0.0
     """weight of the entropy bonus"""
 
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems()
+        if not self.clip_param > 0:
+            wrong.append(f"clip_param must be above 0, got {self.clip_param!r}")
+        return wrong
+
 
 MANY: dict[str, Any] = {
     "num_envs_per_worker": 32,
