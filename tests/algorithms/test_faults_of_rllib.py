@@ -28,6 +28,12 @@ FAULTS = {
     "R2D2: gradients flow through burn-in": (
         "tests/rl/test_r2d2.py::test_no_gradient_flows_through_burn_in"
     ),
+    "R2D2: the target network has no burn-in of its own": (
+        "tests/rl/test_r2d2.py::test_the_target_network_has_a_memory_of_its_own_weights"
+    ),
+    "R2D2: a truncated episode ends in nothing": (
+        "tests/unit/experience/test_n_step.py::test_windows_in_place_agree_with_the_loop"
+    ),
     "R2D2: a state of zeros where one was stored": (
         "tests/rl/test_r2d2.py::test_the_stored_state_is_used_and_counts_without_burn_in"
     ),
@@ -55,6 +61,22 @@ FAULTS = {
     "CQL: the density of random actions is that of [-1, 1]": (
         "tests/algorithms/test_offline.py::"
         "test_a_critic_that_knows_nothing_pays_the_volume_of_the_actions"
+    ),
+    "CQL: actions are drawn, or weighed, elsewhere than the paper says": (
+        "tests/algorithms/test_offline_by_hand.py::test_the_conservative_term_by_hand"
+    ),
+    "SAC: the target has no entropy term, the actor one critic": (
+        "tests/algorithms/test_continuous_by_hand.py::test_sac"
+    ),
+    "SAC: the entropy that is wanted has another sign, or is squared": (
+        "tests/algorithms/test_sac_entropy.py::"
+        "test_it_is_worth_more_where_there_is_less_than_minus_three_of_it"
+    ),
+    "TD3: the actor follows both critics": (
+        "tests/algorithms/test_continuous_by_hand.py::test_td3s_actor_follows_the_first_critic"
+    ),
+    "IQL: values of the networks that learn, and nothing of where rows end": (
+        "tests/algorithms/test_offline_by_hand.py::test_iql_where_targets_differ_and_rows_end"
     ),
     "MARWIL: advantages are weighed by a constant": (
         "tests/algorithms/test_offline.py::test_marwil_learns_the_same_whatever_the_unit_of_rewards"

@@ -118,6 +118,58 @@ def test_what_is_of_no_use_is_refused(name: str, setting: str) -> None:
         get_algorithm(name).Config.make(**{setting: REFUSED[name][setting]})
 
 
+CONTRADICTIONS: list[tuple[str, dict[str, Any], str]] = [
+    ("ppo", {"lr_updates": 50}, r"lr_updates=50 is how long the learning rate falls, and final_lr"),
+    ("ppo", {"lr_updates": 50, "lr": "1e-3:0"}, r"which an lr that is one number falls to"),
+    ("a2c", {"memory_size": 32}, r"memory_size=32 is of the cells of a memory, and memory=None"),
+    ("ppo", {"clip_param": 0.0}, r"clip_param must be above 0, got 0.0"),
+    ("ppo", {"lr": float("inf")}, r"lr must be a finite number, got inf"),
+    ("a2c", {"entropy_coef": float("nan")}, r"entropy_coef must be a finite number, got nan"),
+    ("impala", {"vf_loss_coef": -1.0}, r"vf_loss_coef must be 0 or above"),
+    ("a3c", {"lambda_": 2.0}, r"lambda_ must be between 0 and 1"),
+    ("dqn", {"epsilon": 0.1, "final_epsilon": 0.5}, r"final_epsilon=0.5 is of the line"),
+    ("async_dqn", {"epsilon": 0.1, "epsilon_timesteps": 9}, r"epsilon_timesteps=9 is of the line"),
+    ("sac", {"prioritized_replay_alpha": 0.9}, r"alpha=0.9 is about rows that are drawn by prior"),
+    (
+        "rainbow",
+        {"prioritized_replay": False, "prioritized_replay_epsilon": 0.1},
+        r"epsilon=0.1 is",
+    ),
+    ("dqn", {"prioritized_replay": True, "prioritized_replay_alpha": -1.0}, r"alpha must be 0 or"),
+    ("apex", {"max_weight_sync_delay": -5}, r"max_weight_sync_delay must be 0 or above, got -5"),
+    ("td3", {"target_noise_clip": 0.0}, r"target_noise_clip=0 leaves nothing of target_noise=0.2"),
+    ("cql", {"target_entropy": float("nan")}, r"target_entropy must be a finite number, got nan"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "told"), CONTRADICTIONS, ids=[f"{n}-{s}" for n, s, _ in CONTRADICTIONS]
+)
+def test_settings_that_leave_each_other_nothing_to_do_are_refused(
+    name: str, settings: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(rf.BuildError, match=told):
+        get_algorithm(name).Config.make(**settings)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_suits_an_environment_contradicts_nothing(name: str) -> None:
+    """And neither does it beside a setting that leaves others, which nobody gave, nothing to do."""
+    algorithm = get_algorithm(name)
+    envs = [env for env in algorithm.tuned if env not in ("memory", "atari", "atari-gpu")]
+    off = {"final_lr": None, "memory": None, "prioritized_replay": False, "epsilon": 0.1}
+    off |= {"noisy": False, "worker_priorities": False}
+    known = {field.name for field in fields(algorithm.Config)}
+    if name == "r2d2":
+        del off["memory"]
+    for env in envs:
+        for setting, value in off.items():
+            if setting not in known or (setting, name) == ("epsilon", "rainbow"):
+                continue
+            more = {"noisy": False} if setting == "epsilon" else {}
+            algorithm.Config.make(env=env, **{setting: value}, **more)
+
+
 def test_a_setting_that_nothing_reads_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """That it is checked, copied or saved does not count."""
     config = get_algorithm("ppo").Config

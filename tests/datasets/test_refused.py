@@ -45,6 +45,31 @@ def in_another_file(file: Any) -> None:
     file["episode_1"].create_dataset("rewards", (3,), np.float64, external=where)
 
 
+def claim(key: str, rows: int, shape: tuple[int, ...], dtype: str) -> Callable[[Any], object]:
+    """So many rows, of which none was ever written: the file stays small."""
+
+    def change(file: Any) -> None:
+        del file[f"episode_1/{key}"]
+        file["episode_1"].create_dataset(
+            key, (rows, *shape), dtype, chunks=(1024, *shape), maxshape=(None, *shape)
+        )
+
+    return change
+
+
+def huge(file: Any) -> None:
+    """An episode of ten billion steps, all of whose arrays agree."""
+    flags = [("terminations", "?"), ("truncations", "?"), ("rewards", "f8"), ("actions", "i8")]
+    for key, dtype in flags:
+        claim(key, 10**10, (), dtype)(file)
+    claim("observations", 10**10 + 1, (4,), "f4")(file)
+
+
+def never_written(file: Any) -> None:
+    del file["episode_1/rewards"]
+    file["episode_1"].create_dataset("rewards", (3,), np.float64)
+
+
 NAN = np.array([0.0, np.nan, 1.0])
 OBS = np.zeros((4, 4), np.float32)
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -104,6 +129,19 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "not finite seen": (
         lambda p: altered(p, replace("observations", OBS * np.nan)),
         r"observations are not all finite: row 0",
+    ),
+    "huge claims": (
+        lambda p: altered(p, huge),
+        r"not all were written: there are 0 of 9,765,626",
+    ),
+    "holes": (lambda p: altered(p, never_written), r"rewards should have 3 rows, .* 0 of 24 bytes"),
+    "no float32": (
+        lambda p: altered(p, replace("rewards", [0.0, 1e39, 0.0])),
+        r"rewards are not all finite: row 1 is 1e\+39, more than float32 can say",
+    ),
+    "no float32 seen": (
+        lambda p: altered(p, replace("observations", np.full((4, 4), 1e300))),
+        r"observations are not all finite: row 0 .* more than float32 can say",
     ),
     "no such action": (
         lambda p: altered(p, replace("actions", np.array([0, 2, 1]))),
@@ -169,6 +207,29 @@ def test_other_bounds_of_actions_are_other_actions(tmp_path: Path) -> None:
         writer.add([np.zeros(3)] * 2, [np.zeros(1)], [0.0], terminated=False, truncated=True)
     with pytest.raises(rf.BuildError, match=r"actions: .*Box\(-1.0, 1.0.*Box\(-2.0, 2.0"):
         rf.train("bc", "Pendulum-v1", data=str(path))
+
+
+@pytest.mark.parametrize(("torque", "fine"), [(2.00001, True), (2.1, False), (-3.0, False)])
+def test_actions_beyond_their_bounds_are_those_of_another_scale(
+    tmp_path: Path, torque: float, fine: bool
+) -> None:
+    """Its space says -2 ... 2; no environment was given such an action, but for rounding."""
+    import gymnasium
+
+    from rillflow.datasets.checking import describe
+    from rillflow.datasets.writing import DatasetWriter
+
+    env = gymnasium.make("Pendulum-v1")
+    with DatasetWriter(tmp_path / "torques", env.observation_space, env.action_space) as writer:
+        acted = [np.zeros(1), np.array([torque])]
+        writer.add([np.zeros(3)] * 3, acted, [0.0, 0.0], terminated=False, truncated=True)
+    if fine:
+        assert describe(str(tmp_path / "torques")).steps == 2
+    else:
+        with pytest.raises(
+            rf.BuildError, match=r"episode_0: actions are not all in Box\(-2.0, 2.0"
+        ):
+            describe(str(tmp_path / "torques"))
 
 
 def test_nothing_that_a_dataset_names_is_imported(

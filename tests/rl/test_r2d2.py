@@ -85,19 +85,20 @@ class Table(torch.nn.Module):
         return self.q(obs), state + 0 * self.q.weight.sum()
 
 
-def test_targets_on_a_chain_of_three_states_by_hand() -> None:
+@pytest.mark.parametrize("double_q", [False, True])
+def test_targets_on_a_chain_of_three_states_by_hand(double_q: bool) -> None:
     """s0, s1, s2, end, with rewards 1, 2, 4, n_step 2 and gamma 0.5: h of the whole sums.
 
-    The weights of the target network are twice those that are trained, so that each target shows
-    where its value is from.
+    The weights of the target network are twice those that are trained, and each state has a best
+    action and a best value of its own, so that each target shows where its value is from.
     """
     config = r2d2.Config.make(
         env="Identity", env_config={"size": 3}, model=Table, memory=None, burn_in=0, n_step=2,
-        gamma=0.5, value_rescaling=0.1, rollout_fragment_length=3, dueling=False, double_q=False,
-        num_envs_per_worker=1, num_workers=0, learning_starts=3,
+        gamma=0.5, value_rescaling=0.1, rollout_fragment_length=3, dueling=False,
+        double_q=double_q, num_envs_per_worker=1, num_workers=0, learning_starts=3,
     )  # fmt: skip
     learner = learner_of(config)
-    table = np.float32([[5, 1, 1], [1, 5, 1], [1, 1, 5]])  # of state s action s is the best
+    table = np.float32([[5, 1, 1], [1, 6, 1], [1, 1, 7]])  # of state s action s is the best
     for network, scale in ((learner.m.policy, 1.0), (learner.m.targets["policy"], 2.0)):
         (weight,) = [p for p in network.parameters() if p.shape == (3, 3)]
         weight.data[:] = torch.from_numpy(table.T * scale)
@@ -122,7 +123,7 @@ def test_targets_on_a_chain_of_three_states_by_hand() -> None:
     def h(x: float) -> float:
         return math.sqrt(x + 1) - 1 + 0.1 * x
 
-    best = float(unscaled(torch.tensor([10.0]), 0.1)[0])  # of the target network, in s2
+    best = float(unscaled(torch.tensor([14.0]), 0.1)[0])  # of the target network, in s2
     targets = [h(1 + 0.5 * 2 + 0.25 * best), h(2 + 0.5 * 4), h(4)]
     errors = [abs(target - q) for target, q in zip(targets, (5, 1, 1), strict=True)]
     huber = [e * e / 2 if e <= 1 else e - 0.5 for e in errors]
@@ -194,6 +195,22 @@ def test_no_gradient_flows_through_burn_in() -> None:
     assert whole.keys() == cut.keys()
     for name, gradient in whole.items():
         np.testing.assert_allclose(gradient, cut[name], atol=1e-6, err_msg=name)
+
+
+def test_the_target_network_has_a_memory_of_its_own_weights() -> None:
+    """It sees the burn-in itself: values ahead are those of its own pass over all that was seen."""
+    batch, learner = drawn(settings(env="ConstantReward", env_config={"limit": 50}))
+    assert not (batch["terminated"] | batch["truncated"]).any()
+    target = learner.m.target.policy
+    for weight in learner.m.targets["policy"].parameters():
+        weight.data += 0.3 * torch.sin(torch.arange(weight.numel())).view(weight.shape)
+    seen = np.concatenate([batch["obs"], batch["next_obs"][-1:]])
+    starts = np.concatenate([batch["starts"], np.zeros_like(batch["starts"][-1:])])
+    columns = (torch.from_numpy(np.array(c)) for c in (seen, batch[STATE], starts))
+    values, _ = target.q_values_recurrent(*columns)
+    time = len(batch["rewards"]) - 4
+    ahead = 4 + np.minimum(np.arange(time) + learner.config.n_step, time)
+    np.testing.assert_allclose(learner.rows(batch)["next_q"], values.detach()[ahead], atol=1e-5)
 
 
 def test_the_stored_state_is_used_and_counts_without_burn_in() -> None:

@@ -67,6 +67,13 @@ class Config(AlgorithmConfig):
             f"are whole, and sgd_minibatch_size={even} would leave out {rows % even}",
         )
 
+    def problems(self) -> list[str]:
+        """What is wrong with the numbers."""
+        wrong = super().problems()
+        if not self.clip_param > 0:
+            wrong.append(f"clip_param must be above 0, got {self.clip_param!r}")
+        return wrong
+
 
 MANY: dict[str, Any] = {
     "num_envs_per_worker": 32,

@@ -49,6 +49,11 @@ class Config(ContinuousConfig):
         for name in ("exploration_noise", "target_noise", "target_noise_clip"):
             if not getattr(self, name) >= 0:
                 wrong.append(f"{name} must be 0 or above, got {getattr(self, name)!r}")
+        if not self.target_noise_clip and self.target_noise:
+            wrong.append(
+                f"target_noise_clip=0 leaves nothing of target_noise={self.target_noise!r}: give "
+                "target_noise=0, too"
+            )
         return wrong
 
 

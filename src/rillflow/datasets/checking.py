@@ -110,6 +110,24 @@ def _check_shapes(dataset: Dataset, episode: int) -> None:
         if array.dtype.kind not in kinds:
             wanted = space.dtype if space is not None else _NAMES[key]
             raise dataset.wrong(f"{name}: {key} should be {wanted}, and the file has {array.dtype}")
+        _refuse_claims(dataset, name, key, array)
+
+
+def _refuse_claims(dataset: Dataset, name: str, key: str, array: Any) -> None:
+    """A file of a few bytes may say that it has any number of rows: what was never written reads as
+    zeros, for as long as one likes."""
+    if array.chunks:
+        whole = prod(
+            -(-size // piece) for size, piece in zip(array.shape, array.chunks, strict=True)
+        )
+        there, pieces = array.id.get_num_chunks(), "pieces"
+    else:
+        whole, there, pieces = array.nbytes, array.id.get_storage_size(), "bytes"
+    if there < whole:
+        raise dataset.wrong(
+            f"{name}: {key} should have {len(array):,} rows, and not all were written: there are "
+            f"{there:,} of {whole:,} {pieces}"
+        )
 
 
 _KINDS = {"rewards": "fiu", "terminations": "biu", "truncations": "biu"}
@@ -134,7 +152,7 @@ def _scanned(dataset: Dataset, episode: int) -> float:
                 raise dataset.wrong(
                     f"{name}: {key} cannot be read, it is damaged ({error})"
                 ) from None
-            problem = _problem(rows, space)
+            problem = _problem(rows, space, key.startswith("actions"))
             if problem is not None:
                 raise dataset.wrong(f"{name}: {key} {problem}")
     total = 0.0
@@ -144,10 +162,19 @@ def _scanned(dataset: Dataset, episode: int) -> float:
     return total
 
 
-def _problem(rows: Any, space: Space[Any] | None) -> str | None:
-    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-        place = int(np.flatnonzero(~np.isfinite(rows.reshape(len(rows), -1)).all(1))[0])
-        return f"are not all finite: row {place} is {rows[place]}"
+def _problem(rows: Any, space: Space[Any] | None, acted: bool) -> str | None:
+    if rows.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # what is too large for that becomes infinite
+            numbers = rows.reshape(len(rows), -1).astype(np.float32)
+        fine = np.isfinite(numbers).all(1)
+        if not fine.all():
+            place = int(np.flatnonzero(~fine)[0])
+            large = ", more than float32 can say" if np.isfinite(rows[place]).all() else ""
+            return f"are not all finite: row {place} is {rows[place]}{large}"
+    if acted and isinstance(space, spaces.Box):
+        slack = np.minimum(1e-4 * np.maximum(np.float64(space.high) - space.low, 1), 1)  # rounding
+        if (rows < space.low - slack).any() or (rows > space.high + slack).any():
+            return f"are not all in {space}"
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         low = space.start
         high = low + (space.n if isinstance(space, spaces.Discrete) else space.nvec)

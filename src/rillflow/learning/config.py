@@ -17,6 +17,7 @@ from rillflow.learning import acting_device, evaluation_settings, fault_settings
 from rillflow.learning.did_you_mean import instead_of
 from rillflow.learning.fields import type_problems
 from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
+from rillflow.learning.setting_checks import problems as problems_of_many
 from rillflow.learning.suited_settings import current, remembers, said_above, suiting
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
@@ -317,11 +318,7 @@ class AlgorithmConfig(metaclass=_Settings):
             wrong.append(f"adam_epsilon must be above 0, got {self.adam_epsilon!r}")
         if self.final_lr is not None and not self.final_lr >= 0:
             wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
-        # `target_kl` and `vf_clip_param` of algorithms that have them
-        for name in ("grad_clip", "grad_clip_value", "target_kl", "vf_clip_param"):
-            limit = getattr(self, name, None)
-            if limit is not None and not limit > 0:
-                wrong.append(f"{name} must be above 0, or None, got {limit!r}")
+        wrong += problems_of_many(self)
         if self.normalize_observations and self.scale_observations:
             wrong.append(BOTH_SCALED)
         wrong += [*self.preprocessing.problems(), *acting_device.problems(self)]

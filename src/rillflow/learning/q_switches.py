@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from rillflow.learning.setting_checks import chosen
 from rillflow.learning.suited_settings import tuned
 from rillflow.policies.head_checks import support_problems
 
@@ -27,6 +28,12 @@ def problems(cfg: QNetworkConfig) -> list[str]:
             f"sigma0={cfg.sigma0!r} is how much noise noisy layers have, and noisy=False: give "
             "noisy=True, or leave it out"
         )
+    if cfg.epsilon is not None and not cfg.noisy:
+        wrong += [
+            f"{told} is of the line in which random actions become fewer, and epsilon stands in "
+            "its place: give one of the two"
+            for told in chosen(cfg, *LINE)
+        ]
     for name, used in (("num_atoms", cfg.num_atoms > 1), ("noisy", cfg.noisy)):
         if used:
             wrong += _unfit(cfg, f"{name}={getattr(cfg, name)!r}")

@@ -7,6 +7,16 @@ from typing import Any, ClassVar
 
 from rillflow.learning.config import AlgorithmConfig, below_one
 from rillflow.learning.schedules import divided
+from rillflow.learning.setting_checks import chosen
+
+_OF_PRIORITIES = (
+    "prioritized_replay_alpha",
+    "prioritized_replay_beta",
+    "final_prioritized_replay_beta",
+    "prioritized_replay_beta_timesteps",
+    "prioritized_replay_epsilon",
+)
+"""settings that nothing looks at where rows are drawn alike"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +129,15 @@ class ReplayConfig(AlgorithmConfig):
         for name in ("prioritized_replay_beta", "final_prioritized_replay_beta"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 wrong.append(f"{name} must be between 0 and 1, got {getattr(self, name)!r}")
+        for name in ("prioritized_replay_alpha", "prioritized_replay_epsilon"):
+            if getattr(self, name) < 0:
+                wrong.append(f"{name} must be 0 or above, got {getattr(self, name)!r}")
+        if not self.prioritized_replay:
+            wrong += [
+                f"{told} is about rows that are drawn by priority: leave it out, or give "
+                "prioritized_replay=True"
+                for told in chosen(self, *_OF_PRIORITIES)
+            ]
         if self.buffer_size < self.learning_starts:
             wrong.append(
                 f"buffer_size must be at least learning_starts ({self.learning_starts}), "

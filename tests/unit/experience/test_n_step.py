@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rillflow.errors import BuildError, RunError
 from rillflow.experience import n_step_transitions
+from rillflow.experience.n_step import n_step_windows
 
 
 def fragment(rewards: Any, terminated: Any = (), truncated: Any = ()) -> dict[str, Any]:
@@ -155,6 +156,29 @@ def test_agrees_with_a_plain_loop(steps: int, lanes: int, n: int, gamma: float, 
     found = zip(rows["rewards"], rows["discount"], rows["next_obs"], strict=True)
     for one, two in zip(found, oracle(columns, n, gamma), strict=True):
         assert one == pytest.approx(two, rel=1e-6, abs=1e-12)
+
+
+@given(n=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_windows_in_place_agree_with_the_loop(n: int, seed: int) -> None:
+    """Those of sequences: a cut episode goes on in a value, an ended one does not."""
+    rng = np.random.default_rng(seed)
+    columns = {
+        "rewards": rng.normal(size=(9, 3)),
+        "terminated": rng.random((9, 3)) < 0.2,
+        "truncated": rng.random((9, 3)) < 0.2,
+        "next_obs": np.arange(27).reshape(9, 3),
+    }
+    found = n_step_windows({k: c for k, c in columns.items() if k != "next_obs"}, n, 0.9)
+    after = columns["next_obs"][found["last"], np.arange(3)]
+    rows = zip(found["rewards"].flat, found["discount"].flat, after.flat, strict=True)
+    for one, two in zip(rows, oracle(columns, n, 0.9), strict=True):
+        assert one == pytest.approx(two, rel=1e-6, abs=1e-12)
+
+
+def test_a_row_that_is_no_step_ends_a_window() -> None:
+    columns = fragment([1, 2, 4, 8]) | {"valid": np.array([[True], [False], [True], [True]])}
+    found = n_step_windows(columns, 3, 0.5)
+    assert found["last"].ravel().tolist() == [1, 1, 3, 3]
 
 
 @pytest.mark.parametrize(("n", "gamma"), [(0, 0.9), (-1, 0.9), (1.5, 0.9), (1, 1.1), (1, math.nan)])
