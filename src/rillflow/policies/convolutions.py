@@ -113,7 +113,7 @@ class Convolutions(nn.Module):
             piece = self._piece(images)
             if len(images) <= piece:
                 return self._features(images)
-            return torch.cat([self._features(part) for part in images.split(piece)])
+            return torch.cat([self._features(part) for part in torch.split(images, piece)])
         with torch.autocast(images.device.type, self.reduced, cache_enabled=False):
             return self._features(images).float()
 
