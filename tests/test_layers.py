@@ -49,6 +49,7 @@ MAY_IMPORT = {
         "errors",
         "images",
         "safety",
+        "envs.finite",
         "envs.layout",
         "envs.encoded_box",
         "envs.image_box",

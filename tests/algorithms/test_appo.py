@@ -49,8 +49,8 @@ def step_of(batch: Any, target: list[float], recurrent: bool = False, **settings
     """APPO's only step, with a target network of these probabilities; the worker's are all 1."""
     cfg = appo.Config(**{"gamma": 0.5, "vf_loss_coef": 1.0, "entropy_coef": 0.0, **settings})
     targets = SimpleNamespace(policy=Aim(target))
-    m = SimpleNamespace(policy=Table(recurrent), target=targets)
-    (step,) = appo.update(m, appo.prepare(m, batch, cfg), cfg)
+    m = SimpleNamespace(policy=Table(recurrent), target=targets, at_target=lambda name: False)
+    (step,) = appo.update(m, Rows(batch), cfg)
     return step
 
 
@@ -133,6 +133,63 @@ def test_the_target_holds_still_between_its_updates() -> None:
     assert all(np.array_equal(first[n], w) for n, w in one.get_target_weights().items())
     one.train(batch)
     assert all(np.array_equal(one.get_weights()[n], w) for n, w in one.get_target_weights().items())
+
+
+@pytest.mark.parametrize("kind", [NumpyLearner, TorchLearner])
+def test_a_target_that_is_the_network_is_not_asked(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just renewed it says what the network says: of a batch's first pass that is known already.
+
+    Rows in two passes over a batch, and minibatches, are the target's as soon as the network moved.
+    """
+    one = learner(kind, target_network_update_freq=640)
+    asked: list[bool] = []
+    passed = one.m.targets["policy"].evaluate_rows
+
+    def evaluate(rows: Any) -> Any:
+        asked.append(True)
+        return passed(rows)
+
+    monkeypatch.setattr(one.m.targets["policy"], "evaluate_rows", evaluate)
+    counts = []
+    for _ in range(4):  # 320 rows each: renewed after the second, and after the fourth
+        one.train(fragment(0, 16, 20))
+        counts.append(len(asked))
+    assert counts == [0, 1, 1, 2]
+    one.train(fragment(0, 16, 20), epochs=3)
+    assert len(asked) == 4
+    one.set_state(one.get_state())
+    one.train(fragment(0, 16, 20))
+    assert len(asked) == 5
+
+
+@pytest.mark.parametrize("kind", [NumpyLearner, TorchLearner])
+def test_a_run_is_the_same_where_the_target_is_always_asked(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to ask it leaves out work, and nothing else."""
+    learned = []
+    for asks in (False, True):
+        one = learner(kind, target_network_update_freq=640)
+        if asks:
+            monkeypatch.setattr(one.m, "at_target", lambda name: False)
+        for seed in range(5):
+            one.train(fragment(seed, 16, 20))
+        learned.append(one.get_weights())
+    for name, value in learned[0].items():
+        np.testing.assert_allclose(learned[1][name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", [NumpyLearner, TorchLearner])
+def test_statistics_of_observations_tell_a_network_from_its_target(kind: Any) -> None:
+    """Weights that are equal give something else where observations are scaled otherwise."""
+    one = learner(kind, normalize_observations=True)
+    assert one.m.at_target("policy")
+    one.observations.count([fragment(0, 16, 20)])
+    assert not one.m.at_target("policy")
+    one.update_target()
+    assert one.m.at_target("policy")
 
 
 def test_two_devices_learn_what_one_learns() -> None:

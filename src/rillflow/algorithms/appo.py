@@ -7,7 +7,6 @@ not to the weights that acted: these are different for every batch, and some are
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,13 +98,6 @@ def modules(spec: PolicySpec, cfg: Config) -> Modules:
     )
 
 
-def prepare(m: Any, batch: Mapping[str, Any], cfg: Config) -> Rows:
-    """Fragments with the target network's log-probabilities of what was done."""
-    rows = Rows(batch)
-    rows["target_logp"] = m.target.policy.evaluate_rows(rows)[0]
-    return rows
-
-
 def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     """The clipped surrogate and the value loss, both with V-trace of the target network's policy.
 
@@ -114,10 +106,13 @@ def update(m: Any, rows: Rows, cfg: Config) -> Steps:
     Where an episode ends is as in IMPALA.
     """
     logp, entropy, values, next_values = m.policy.evaluate_fragments(rows)
+    # just renewed, the target is the network: what that thinks is known from the pass at hand
+    same = m.at_target("policy")
+    target_logp = logp.detach() if same else m.target.policy.evaluate_rows(rows)[0]
     valid = rows.get("valid")
     ended = rows.terminated | rows.truncated
     targets, advantages = losses.vtrace(
-        rows.target_logp - rows.logp,
+        target_logp - rows.logp,
         rows.rewards,
         discounts(rows.terminated, cfg.gamma),
         values.detach(),
@@ -131,7 +126,7 @@ def update(m: Any, rows: Rows, cfg: Config) -> Steps:
         advantages = losses.standardized(advantages, valid)
     # r is pi / max(pi_target, pi_worker / worker_clip)
     least = math.log(cfg.worker_clip)
-    anchor = -losses.minimum(-rows.target_logp, least - rows.logp)
+    anchor = -losses.minimum(-target_logp, least - rows.logp)
     surrogate = losses.clipped_surrogate_loss(logp, anchor, advantages, cfg.clip_param, valid)
     value = losses.value_loss(values, targets, valid)
     bonus = losses.entropy_bonus(entropy, valid)
@@ -161,6 +156,4 @@ def plan(rollouts: Rollouts, workers: AnyWorkers, cfg: Config | None = None) -> 
     return Concurrently([enqueue_op, dequeue_op], mode="async", output_indexes=[1])
 
 
-APPO = Algorithm(
-    "appo", Config, modules, update, plan, prepare=prepare, tuned=TUNED, recurrent=True
-)
+APPO = Algorithm("appo", Config, modules, update, plan, tuned=TUNED, recurrent=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rillflow.envs.finite import finite
 from rillflow.errors import RunError, dual_error, user_frame
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def rewards_of(raw: Any, num_envs: int, name: str, step: int) -> npt.NDArray[np.
         problem = f"rewards: expected {expected}, found {found(raw)}"
         raise EnvError(f"{where(name, step=step)}: {problem}")
     out = rewards.astype(np.float32)
-    if not np.isfinite(out).all():
+    if not finite(out):
         raise not_finite(name, step, rewards, out, "reward")
     return out
 

@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Space, Tuple
 
+from rillflow.envs.finite import finite
+
 Array = npt.NDArray[Any]
 Kind = Literal["vector", "one_hot", "image"]
 Tree: TypeAlias = "dict[Any, Tree] | tuple[Tree, ...] | Part"
@@ -219,7 +221,7 @@ def layout_of(space: Space[Any]) -> Layout | None:
 def all_finite(obs: Array, layout: Layout | None) -> bool:
     """Whether all numbers in an array of observations are finite."""
     numbers = layout.vector(obs) if layout is not None and layout.packed else obs
-    return numbers.dtype != np.float32 or bool(np.isfinite(numbers).all())
+    return numbers.dtype != np.float32 or finite(numbers)
 
 
 def named(path: tuple[Any, ...], whole: str = "observation") -> str:

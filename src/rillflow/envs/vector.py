@@ -220,7 +220,8 @@ class Envs(ReadsInfos):
             elif ended:
                 obs = self._begin(obs, done)
             self._was_done = done
-        self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
+        if self._layout is not None:
+            self._check_allowed(obs, ~done if self._mode == "NextStep" else None)
         if self._stack is not None:
             obs, next_obs = self._stack.step(obs, next_obs, done if valid is None else ~valid)
         self._count(rewards, valid, done, info if ended else None)

@@ -36,7 +36,10 @@ class Categorical:
         d_logits: Floats = self._p * -d_logp
         d_logits[self._at] += d_logp
         if isinstance(d_entropy, np.ndarray) or d_entropy:
-            d_logits -= self._p * (self._logp + self._entropy) * np.float32(d_entropy)
+            slope = self._logp + self._entropy
+            slope *= self._p
+            slope *= d_entropy
+            d_logits -= slope
         return d_logits
 
 

@@ -49,6 +49,11 @@ class NumpyModules:
         yield from self.by_name.items()
         yield from ((f"target {name}", module) for name, module in self.targets.items())
 
+    def at_target(self, name: str) -> bool:
+        """Whether a network and its target are equal, so that a pass through one is one through
+        both."""
+        return self.by_name[name].equals(self.targets[name])
+
     def draw_from(self, rng: np.random.Generator) -> None:
         """Networks that draw actions do it with this generator."""
         for module in (*self.by_name.values(), *self.targets.values(), *self._frozen):

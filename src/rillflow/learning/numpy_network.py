@@ -181,6 +181,10 @@ class Network(NumpyModule):
             for layer, pair in zip(self.noisy, self._noise.draw(rng), strict=True):
                 layer.set_noise(pair)
 
+    def equals(self, other: NumpyModule) -> bool:
+        """Whether another network gives the same; one that is noisy never does."""
+        return not self.noisy and super().equals(other)
+
     def set_weights(self, weights: Mapping[str, Any]) -> None:
         """Copy weights into the network; noisy layers then have no noise until some is drawn."""
         super().set_weights(weights)

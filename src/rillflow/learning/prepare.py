@@ -80,7 +80,9 @@ def n_step_rows(batch: Mapping[str, Any], n_step: int, gamma: float) -> Rows:
 def discounts(terminated: Any, gamma: float) -> Any:
     """`gamma`, or 0 where an episode terminated."""
     if isinstance(terminated, np.ndarray):
-        return np.float32(gamma) * ~terminated
+        going_on = (~terminated).astype(np.float32)  # to multiply bools takes three times as long
+        going_on *= gamma
+        return going_on
     return gamma * (~terminated).float()
 
 

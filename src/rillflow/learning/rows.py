@@ -67,7 +67,10 @@ def orders(
     `size` counts rows; of fragments, so many environments are taken that it is not exceeded. What
     is left over after the last whole minibatch is not learned from in this pass.
     """
-    if size is not None and time_major(rows):
+    if size is None:
+        yield None
+        return
+    if time_major(rows):
         time = next((len(rows[name]) for name in rows if name not in TIMELESS), 1)
         size = max(1, size // max(1, time))
     yield from minibatches(count(rows), size, rng)

@@ -335,6 +335,15 @@ class TorchModules:
     def __getattr__(self, name: str) -> Any:
         return named(self.__dict__.get("by_name", {}), name)
 
+    def at_target(self, name: str) -> bool:
+        """Whether a network and its target are equal, so that a pass through one is one through
+        both. On a device nobody looks: it would be waited for, and recorded updates go one way."""
+        one, target = self.by_name[name], self.targets[name]
+        if one.device.type != "cpu" or getattr(one, "noise", None):
+            return False
+        own, others = one.network.state_dict(), target.network.state_dict()
+        return all(map(torch.equal, own.values(), others.values()))  # most differ in the first
+
     def draw_from(self, rng: np.random.Generator) -> None:
         """Networks that draw actions do it with this generator."""
         for _, module in self.all():

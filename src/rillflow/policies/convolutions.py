@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,9 @@ def convolutions_of(spec: PolicySpec) -> Convolutions:
     return Convolutions(spec.image, spec.convolutions, scale, partial(linear, spec))
 
 
+_PIECE = 2**24
+
+
 class Convolutions(nn.Module):
     """Images to features: convolutions and one dense layer, with relu behind each.
 
@@ -102,9 +106,23 @@ class Convolutions(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """[N, ...] of pixels to [N, features]."""
         if self.reduced is None:
-            return self._features(images)
+            if torch.is_grad_enabled() or images.is_cuda or torch.compiler.is_compiling():
+                return self._features(images)
+            # in pieces whose arrays are small enough for the allocator to use them again: of a
+            # hundred megabytes each page is asked for anew
+            piece = self._piece(images)
+            if len(images) <= piece:
+                return self._features(images)
+            return torch.cat([self._features(part) for part in torch.split(images, piece)])
         with torch.autocast(images.device.type, self.reduced, cache_enabled=False):
             return self._features(images).float()
+
+    @staticmethod
+    def _piece(images: Tensor) -> int:
+        """How many images are as many floats as fit into `_PIECE` bytes; of 16, 32, ... images
+        kernels compute each as they do of a large batch."""
+        of_one = 4 * max(1, math.prod(images.shape[1:]))
+        return max(16, _PIECE // of_one // 16 * 16)
 
     def _features(self, images: Tensor) -> Tensor:
         x = images

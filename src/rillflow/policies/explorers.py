@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,10 +75,15 @@ class Exploring:
 
     def act(self, policy: Any, obs: Array, starts: Array) -> tuple[Array, Floats, Columns]:
         """As the explorer says."""
-        if self.at_random:
-            drawn = random_actions(self.spec, len(obs), policy.rng, mask_of(self.spec, obs))
-            return drawn, _sure(len(obs)), {}
-        return self.explorer.act(self, policy, obs, starts)
+        return self.way()(policy, obs, starts)
+
+    def way(self) -> Callable[..., tuple[Array, Floats, Columns]]:
+        """What `act` does in all steps of this fragment."""
+        return self._at_random if self.at_random else partial(self.explorer.act, self)
+
+    def _at_random(self, policy: Any, obs: Array, starts: Array) -> tuple[Array, Floats, Columns]:
+        drawn = random_actions(self.spec, len(obs), policy.rng, mask_of(self.spec, obs))
+        return drawn, _sure(len(obs)), {}
 
     def finish(self, policy: Any, batch: SampleBatch) -> SampleBatch:
         """A whole fragment, as the explorer gives it."""

@@ -101,7 +101,7 @@ class RolloutWorker(ActingWorker):
 
     def _act(self, fragment: FragmentWriter) -> None:
         clock, acting, stepping = time.perf_counter, 0.0, 0.0
-        act: Any = self.exploring.act
+        act: Any = self.exploring.way()
         policy: Any = self.policy
         looks = self.exploring.explorer.looks_at_starts
         if self.remembering is not None:

@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Discrete
 
 from rillflow.images import Image
 from rillflow.learning.overview import described
+from rillflow.policies import convolutions
 from rillflow.policies.convolution_plan import plan_for
 from rillflow.policies.convolutions import image_encoder
 from rillflow.policies.make import make_actor
@@ -139,3 +140,21 @@ def test_files_from_before_channels_are_read_as_they_were_written() -> None:
 
 def test_explain_shows_the_layers() -> None:
     assert described(make_spec(PLANES)) == ("actor and critic on cnn of 10x10x4: 32@3x3/1x1, 128")
+
+
+def test_without_gradients_many_images_go_through_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What comes out is the same; with gradients a batch is one piece, as they need all of it."""
+    encoder = image_encoder(Box(0, 255, (10, 10, 4), np.uint8))
+    images = torch.randint(0, 255, (40, 10, 10, 4), dtype=torch.uint8)
+    whole = encoder(images).detach()
+    sizes: list[int] = []
+    through = encoder._features
+    monkeypatch.setattr(encoder, "_features", lambda part: sizes.append(len(part)) or through(part))
+    monkeypatch.setattr(convolutions, "_PIECE", 4 * 400 * 17)  # 17 images, in sixteens
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(images), whole)
+    assert sizes == [16, 16, 8]
+    encoder(images)
+    assert sizes[3:] == [40]

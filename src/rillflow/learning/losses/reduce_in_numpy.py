@@ -26,12 +26,16 @@ def average(terms: Array, mask: Array | None) -> tuple[Number, float]:
         return np.add.reduce(terms, None) * share, share
     check_mask(mask, terms)
     share = 1.0 / max(1, int(np.count_nonzero(mask)))
-    return np.add.reduce(np.where(mask, terms, 0), None) * share, share
+    return np.add.reduce(kept(terms, mask), None) * share, share
 
 
 def kept(slope: Any, mask: Array | None) -> Any:
     """A slope where its entry counts, else nothing: not even what is not finite."""
-    return slope if mask is None else np.where(mask, slope, 0)
+    if mask is None:
+        return slope
+    inside = slope.copy("K")
+    np.putmask(inside, ~mask, 0)  # of a few hundred entries in half the time of `where`
+    return inside
 
 
 def masked_mean(x: Var | Array, mask: Array | None = None) -> Any:
@@ -42,7 +46,7 @@ def masked_mean(x: Var | Array, mask: Array | None = None) -> Any:
     value, share = average(values, mask)
     if mask is None:
         return node(value, x, lambda g: g * share)
-    return node(value, x, lambda g: mask * np.float32(g * share))
+    return node(value, x, lambda g: mask.astype(np.float32) * (g * share))
 
 
 def mean(x: Var | Array | float, mask: Array | None = None) -> Any:

@@ -101,40 +101,47 @@ def vtrace(
     lam: float = 1.0,
 ) -> tuple[Array, Array]:
     """`returns.vtrace`."""
-    floats = {
-        "log_rhos": log_rhos, "r_t": r_t, "discount_t": discount_t, "v_tm1": v_tm1, "v_t": v_t
-    }  # fmt: skip
     log_ratios, rewards, discounts, before, after, ended = _time_major(
-        "vtrace", floats, ended_t=ended_t
+        "vtrace",
+        {"log_rhos": log_rhos, "r_t": r_t, "discount_t": discount_t, "v_tm1": v_tm1, "v_t": v_t},
+        ended_t=ended_t,
     )
     if not (clip_rho > 0 and clip_pg_rho > 0 and 0 <= lam <= 1):
         check_positive("vtrace", clip_rho=clip_rho, clip_pg_rho=clip_pg_rho)
         check_fraction("vtrace", lam=lam)
 
     rho = np.exp(log_ratios)
+    trace = np.minimum(rho, 1)  # the other ceilings are most often the same
     further = rewards - before
-    change = np.minimum(rho, clip_rho) * (further + discounts * after)
-    decay = np.where(ended, 0, discounts * np.minimum(rho, 1))
-    decay *= lam
+    change = discounts * after
+    change += further
+    change *= trace if clip_rho == 1 else np.minimum(rho, clip_rho)
+    decay = discounts * trace
+    np.putmask(decay, ended, 0)
+    if lam != 1:
+        decay *= lam
     targets: Array = before + _accumulate(change, decay)
     following = _following(targets, after, ended)
     if lam != 1:
         following = (1 - lam) * after + lam * following
-    advantages: Array = np.minimum(rho, clip_pg_rho)
-    advantages *= further + discounts * following
-    return targets, advantages
+    following *= discounts
+    following += further
+    following *= trace if clip_pg_rho == 1 else np.minimum(rho, clip_pg_rho)
+    return targets, following
 
 
 def _time_major(where: str, floats: dict[str, Given], **bools: Array) -> list[Any]:
     """The arrays [T, B], floats first, checked."""
-    given = [array_of(x) for x in floats.values()]
-    flags = [array_of(x) for x in bools.values()]
+    given = list(map(array_of, floats.values()))
+    flags = list(map(array_of, bools.values()))
     shape = given[0].shape
-    if len(shape) == 2 and shape[0]:
-        fine = [x.shape == shape and x.dtype is FLOAT for x in given]
-        fine += [x.shape == shape and x.dtype is BOOL for x in flags]
-        if all(fine):
-            return given + flags
+    fine = len(shape) == 2 and shape[0] > 0
+    for x in given:
+        fine = fine and x.dtype is FLOAT and x.shape == shape
+    for x in flags:
+        fine = fine and x.dtype is BOOL and x.shape == shape
+    if fine:
+        return given + flags
     check_floats(where, **floats)
     check_bools(where, **bools)
     arrays = {name: array_of(x) for name, x in (floats | bools).items()}
@@ -145,13 +152,17 @@ def _time_major(where: str, floats: dict[str, Given], **bools: Array) -> list[An
 def _accumulate(x: Array, decay: Array) -> Array:
     """x_t += decay_t * x_{t+1}, backwards, in place."""
     rows = list(x)[::-1]  # views, found once
+    free = np.empty_like(rows[0])
     for row, after, part in zip(rows[1:], rows, list(decay)[-2::-1], strict=False):
-        row += part * after
+        np.multiply(part, after, free)
+        np.add(row, free, row)
     return x
 
 
 def _following(y: Array, after: Array, ended: Array) -> Array:
     """`y` of the next row, or `after` where that row is of another episode or does not exist."""
-    following = after.copy()
-    np.copyto(following[:-1], y[1:], where=~ended[:-1])
+    following = np.empty_like(after)
+    following[:-1] = y[1:]
+    following[-1] = after[-1]
+    np.putmask(following, ended, after)
     return following
