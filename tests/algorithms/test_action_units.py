@@ -11,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 import rillflow as rf
+from rillflow.results import export_onnx
 from rillflow.rl.workers import create_rollout_workers
 from rillflow.runs.saved_job import settings_from
 from rillflow.runs.warm_start import begin_with
@@ -84,3 +85,36 @@ def test_a_run_begins_with_a_policy_in_other_units(there: bool, here: bool) -> N
     one, other = (policy.outputs(obs) for policy in policies)
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)
     assert (policies[0].spec.mean_units is None) != (policies[1].spec.mean_units is None)
+
+
+class Shot(Torque):
+    """As `Torque`, with a choice beside it, of which one of three is forbidden."""
+
+    observation_space = spaces.Dict(  # type: ignore[assignment]
+        shown=Torque.observation_space, action_mask=spaces.MultiBinary(3)
+    )
+    action_space = spaces.Dict(turn=Torque.action_space, fire=spaces.Discrete(3))  # type: ignore[assignment]
+
+    def _shown(self) -> Any:
+        return {"shown": super()._shown(), "action_mask": np.array([1, 0, 1], np.int8)}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert action["fire"] != 1
+        self.steps += 1
+        reward = -float(np.abs(action["turn"] - 400 - 80 * self.asked)[0]) / 100
+        return self._shown(), reward, False, self.steps == 10, {}
+
+
+def test_a_torque_beside_a_choice_that_masks_rule(tmp_path: Path) -> None:
+    """Learned, and exported with the torque in the environment's units, the mask for choices."""
+    run = rf.train("ppo", Shot, until=16_000, **HOW)
+    assert float(np.mean(run.evaluate(20))) > -1.5
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(export_onnx(run, tmp_path / "p.onnx"))
+    mask = np.array([[True, False, True]])
+    feeds = {"observation.shown": np.array([[0.5]], np.float32), "action_mask": mask}
+    ((fire, turn),) = session.run(["action"], feeds)[0]
+    assert fire != 1
+    assert abs(turn - 440) < 25
+    seen = {"shown": np.array([0.5], np.float32), "action_mask": mask[0]}
+    np.testing.assert_allclose([fire, turn], run.act(seen), rtol=1e-5)

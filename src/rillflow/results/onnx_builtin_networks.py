@@ -98,7 +98,7 @@ class _Graph:
         parts = spec.layout.vectors.items()
         inputs = [self.tensor(named(path), kinds.FLOAT, *part.shape) for path, part in parts]
         if spec.masked:
-            inputs.append(self.tensor(MASK, kinds.BOOL, spec.width))
+            inputs.append(self.tensor(MASK, kinds.BOOL, sum(spec.actions.choices)))
         return inputs
 
     # layers
