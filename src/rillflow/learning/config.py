@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rillflow.callables import label_of
-from rillflow.envs.layout import layout_of
 from rillflow.envs.preprocessing import Preprocessing, Resize
 from rillflow.errors import BuildError
-from rillflow.images import Channels, image_in
+from rillflow.images import Channels
 from rillflow.learning import acting_device, evaluation_settings, fault_settings, schedules
 from rillflow.learning.did_you_mean import instead_of
 from rillflow.learning.fields import type_problems
 from rillflow.learning.schedule_checks import may_be_schedule, problems_ever
 from rillflow.learning.setting_checks import problems as problems_of_many
-from rillflow.learning.suited_settings import current, remembers, said_above, suiting
+from rillflow.learning.suited_settings import current, remembers, said_above, suiting, usual_model
 from rillflow.policies.explorers import Explorer
 from rillflow.policies.modules import Modules
 from rillflow.policies.observation_checks import BOTH_SCALED
@@ -149,6 +148,9 @@ class AlgorithmConfig(metaclass=_Settings):
     """tanh or relu"""
     scale_observations: bool = False
     """whether the network sees what the observation space bounds scaled to -1 ... 1"""
+    scale_actions: bool = True
+    """whether a Gaussian over actions whose bounds are far from -1 and 1 begins in their middle,
+    with half the way between them as its deviation; False: with 0 and 1, whatever the bounds"""
     normalize_observations: bool | Literal["loosely"] | None = False
     """whether the network sees observations by their running mean and standard deviation, at most
     10 of these from it; loosely: only numbers whose mean or deviation is far from ordinary, and
@@ -222,9 +224,10 @@ class AlgorithmConfig(metaclass=_Settings):
                 memory=self.memory,
                 memory_size=self.memory_size,
                 scale_observations=self.scale_observations,
+                scale_actions=self.scale_actions,
                 normalize_observations=self._normalizes(observation_space),
                 channels=getattr(observation_space, "channels", self.channels),
-                model=self.model or _usual_model(observation_space, self.channels),
+                model=self.model or usual_model(observation_space, self.channels),
             )
             return schedules.at_first(self).modules(spec).acting
         except BuildError as error:
@@ -235,7 +238,7 @@ class AlgorithmConfig(metaclass=_Settings):
         if self.normalize_observations is not None:
             return self.normalize_observations
         built_in = self.model is None or isinstance(self.model, str)
-        vectors = _usual_model(observation_space, self.channels) == "mlp"
+        vectors = usual_model(observation_space, self.channels) == "mlp"
         return "loosely" if built_in and vectors and not self.scale_observations else False
 
     def modules(self, spec: PolicySpec) -> Modules:
@@ -357,13 +360,6 @@ def refused(kind: type, problems: list[str]) -> BuildError:
     """
     text = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}: " + "; ".join(problems)
     return BuildError(text if text.endswith(("?", ".")) else text + ".")
-
-
-def _usual_model(observation_space: Any, channels: Channels) -> Literal["cnn", "mlp"]:
-    layout = layout_of(observation_space)
-    if layout is not None:
-        return "cnn" if layout.packed else "mlp"
-    return "mlp" if image_in(observation_space, channels) is None else "cnn"
 
 
 def below_one(settings: Any, *names: str) -> list[str]:

@@ -41,6 +41,8 @@ class Network(NumpyModule):
         self._critic = self._layers("critic", depth, spec.activation) if spec.has_critic else None
         self._action_head = self._linear("action_head")
         self._value_head = self._linear("value_head") if spec.has_value else None
+        units = spec.mean_units
+        self._units = None if units is None else (units[0][:, None], units[1][:, None])
 
     # -- what losses call ----------------------------------------------------------------------
 
@@ -219,7 +221,7 @@ class Network(NumpyModule):
 
     def _apply(self, x: Floats) -> tuple[Floats, Floats | None]:
         features = self._trunk.apply(x)
-        outputs = self._action_head.forward(features)
+        outputs = self._in_units(self._action_head.forward(features))
         if self._value_head is None:
             return outputs, None
         critic = features if self._critic is None else self._critic.apply(x)
@@ -231,7 +233,12 @@ class Network(NumpyModule):
         values = None
         if self._value_head is not None:
             values = _values(self._value_head.forward(critic.features))
-        return self._action_head.forward(actor.features), values, (actor, critic)
+        outputs = self._in_units(self._action_head.forward(actor.features))
+        return outputs, values, (actor, critic)
+
+    def _in_units(self, outputs: Floats) -> Floats:
+        """Outputs [width, N] of the layer for actions, as the policy's outputs."""
+        return outputs if self._units is None else outputs * self._units[1] + self._units[0]
 
     def _backward(
         self, passes: Passes, d_outputs: Floats | None, d_values: Floats | None, add: bool
@@ -239,6 +246,8 @@ class Network(NumpyModule):
         actor, critic = passes
         d_features = None
         if d_outputs is not None:
+            if self._units is not None:
+                d_outputs = d_outputs * self._units[1]
             self._action_head.backward(actor.features, d_outputs, add)
             d_features = self._trunk.d_features(self._action_head, d_outputs)
         if self._value_head is not None and d_values is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+from rillflow.envs.layout import layout_of
 from rillflow.envs.registry import is_atari
 from rillflow.errors import BuildError
+from rillflow.images import Channels, image_in
 
 
 def tuned(settings: type, env: Any) -> dict[str, Any]:
@@ -64,6 +66,14 @@ def remembers(model: Any, memory: Any) -> bool:
     return memory is not None or model == "lstm" or getattr(model, "state_shape", None) is not None
 
 
+def usual_model(observation_space: Any, channels: Channels) -> Literal["cnn", "mlp"]:
+    """The network for observations of this space, where nobody names one."""
+    layout = layout_of(observation_space)
+    if layout is not None:
+        return "cnn" if layout.packed else "mlp"
+    return "mlp" if image_in(observation_space, channels) is None else "cnn"
+
+
 ATARI_ON_A_GPU = "atari-gpu"
 """under which `tuned` has what Atari games are best given, above "atari", where a GPU learns and
 many workers sample: far more steps in a second, and so more of them behind an update"""
@@ -94,5 +104,6 @@ AS_BEFORE: dict[str, Any] = {
     "normalize_observations": False,
     "scale_rewards": False,
     "amsgrad": False,
+    "scale_actions": False,
 }
 """what was done in runs of versions that had no such setting"""

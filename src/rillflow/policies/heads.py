@@ -19,6 +19,8 @@ class Headed(nn.Module):
     """
 
     atoms: Tensor
+    mean_middle: Tensor
+    mean_half: Tensor
 
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__()
@@ -33,12 +35,18 @@ class Headed(nn.Module):
             self.register_buffer("atoms", torch.tensor(self.spec.atoms), persistent=False)
         if self.spec.has_log_std:
             self.log_std = nn.Parameter(torch.zeros(self.spec.actions.numbers))
+        if self.spec.mean_units is not None:  # as the atoms
+            middle, half = map(torch.tensor, self.spec.mean_units)
+            self.register_buffer("mean_middle", middle, persistent=False)
+            self.register_buffer("mean_half", half, persistent=False)
 
     def heads(self, features: Tensor, critic: Tensor | None = None) -> tuple[Tensor, ...]:
         """`(outputs, values)` or `(q values,)` of features [..., F]; `critic` has its own."""
         if self.spec.num_atoms > 1:
             return (expected(self._logits(features), self.atoms),)
         outputs: Tensor = self.action_head(features)
+        if self.spec.mean_units is not None:
+            outputs = outputs * self.mean_half + self.mean_middle
         if not self.spec.has_value:
             return (outputs,)
         values = self.value(features if critic is None else critic)

@@ -58,7 +58,10 @@ def weights_at_first(spec: PolicySpec, shapes: Mapping[str, tuple[int, ...]], se
         sigmas = first_sigmas(shapes, spec.noisy)
         means = {name: shape for name, shape in shapes.items() if name not in sigmas}
         return initial_weights(means, seed, small_action_head=False) | sigmas
-    return initial_weights(shapes, seed, small_action_head=spec.head != "q")
+    weights = initial_weights(shapes, seed, small_action_head=spec.head != "q")
+    if spec.mean_units is not None:
+        weights["log_std"] = np.log(spec.mean_units[1][-spec.actions.numbers :])
+    return weights
 
 
 def orthogonal(shape: tuple[int, ...], gain: float, seed: int | list[int]) -> NDArray[np.float32]:

@@ -47,6 +47,8 @@ class NumpyPolicy:
         self._activation = np.tanh if spec.activation == "tanh" else _relu
         scale = spec.observation_scale
         self._scale = None if scale is None else (scale[0][:, None], scale[1][:, None])
+        units = spec.mean_units
+        self._units = None if units is None else (units[0][:, None], units[1][:, None])
         self._normalizer = None
         if spec.normalize_observations:
             self._normalizer = Normalizer(Moments.none(spec.observation_shape), spec.loosely)
@@ -113,6 +115,9 @@ class NumpyPolicy:
         """Logits, means or q values [width, B]; of a dueling network that has no atoms up to a
         number for each column, the same for all actions."""
         outputs = self._forward(obs, matrices)
+        if self._units is not None:
+            outputs *= self._units[1]
+            outputs += self._units[0]
         if self.spec.num_atoms == 1:
             return outputs
         logits = outputs.reshape(self.spec.width, self.spec.num_atoms, -1)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rillflow.envs.layout import Layout, layout_of
 from rillflow.errors import BuildError
 from rillflow.images import Channels, Image, as_image, image_in
+from rillflow.policies.action_units import action_units
 from rillflow.policies.actions import Actions, actions_of
 from rillflow.policies.atoms import atoms_of
 from rillflow.policies.convolution_plan import ConvolutionPlan, plan_for
@@ -41,8 +42,8 @@ class PolicySpec:
     `torch.nn.Module`. Called with observations [N, ...] the module returns, for the head
 
     - `"actor_critic"`: `(outputs, values)`, [N, actions.width] and [N]: logits, or the means of
-      a Gaussian (a parameter `log_std` is added if the module has none); of mixed actions the
-      logits of all choices, then the means;
+      a Gaussian in the environment's units (a parameter `log_std` is added if the module has none,
+      zeros at first); of mixed actions the logits of all choices, then the means;
     - `"categorical"`: the logits [N, actions.width];
     - `"q"`: the q values [N, actions.width];
     - `"squashed_gaussian"`: [N, 2 * actions.width], means and logarithms of standard deviations,
@@ -105,6 +106,11 @@ class PolicySpec:
     """whether it sees observations by their running mean and standard deviation, which are buffers
     of the network; with a model of your own, that is what the module is called with; loosely:
     only numbers that are far from ordinary (`policies.normalizer.seen_by`)"""
+    scale_actions: bool = False
+    """whether the means and deviations of a Gaussian begin as the bounds of actions say, and not at
+    0 and 1, where these are far from the bounds (`policies.action_units` has the rule). Actions,
+    means and `log_std` are in the environment's units either way; a model of your own gives its
+    means, and begins its `log_std`, as it likes"""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -282,6 +288,19 @@ class PolicySpec:
         space: Any = self.action_space
         low, high = (np.ravel(bound).astype(np.float64) for bound in (space.low, space.high))
         return ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
+
+    @cached_property
+    def mean_units(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        """What 0 and 1 of each output of a built-in network mean, [width]; None: 0 and 1. Outputs
+        that are logits mean what they are."""
+        if not (self.scale_actions and self.has_log_std and isinstance(self.model, str)):
+            return None
+        units = action_units(self.action_space)
+        if units is None:
+            return None
+        logits = self.width - self.actions.numbers
+        zero, one = np.zeros(logits, np.float32), np.ones(logits, np.float32)
+        return np.concatenate([zero, units[0]]), np.concatenate([one, units[1]])
 
     @property
     def has_critic(self) -> bool:

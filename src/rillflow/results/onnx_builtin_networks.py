@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rillflow.envs.layout import MASK, named
-from rillflow.envs.mixed_box import MixedBox
 from rillflow.policies.action_masks import RULED_OUT
+from rillflow.policies.action_units import bounds_of
 from rillflow.policies.image_scale import PixelScale, pixel_scale
 from rillflow.policies.normalizer import CLIP, Normalizer, moments_in
 from rillflow.policies.spec import PolicySpec
@@ -43,10 +43,7 @@ def output_name(spec: PolicySpec) -> str:
 
 def bounds(spec: PolicySpec) -> tuple[NDArray[Any], NDArray[Any]]:
     """The lowest and the highest of the continuous numbers of an action, [*shape]."""
-    space: Any = spec.action_space
-    if isinstance(space, MixedBox):
-        return space.bounds
-    return np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+    return bounds_of(spec.action_space)
 
 
 def build(spec: PolicySpec, weights: Weights) -> Any:
@@ -101,7 +98,7 @@ class _Graph:
         parts = spec.layout.vectors.items()
         inputs = [self.tensor(named(path), kinds.FLOAT, *part.shape) for path, part in parts]
         if spec.masked:
-            inputs.append(self.tensor(MASK, kinds.BOOL, spec.width))
+            inputs.append(self.tensor(MASK, kinds.BOOL, sum(spec.actions.choices)))
         return inputs
 
     # layers
@@ -225,6 +222,12 @@ class _Graph:
     def _head(self, features: str, name: str) -> None:
         if self.spec.num_atoms > 1:
             self._mean_return(features, name)
+            return
+        if self.spec.mean_units is not None:
+            names = ("mean_middle", "mean_half")
+            middle, half = map(self.constant, names, self.spec.mean_units)
+            scaled = self.node("Mul", self.linear(features, "action_head"), half)
+            self.node("Add", scaled, middle, name=name)
             return
         if not self.spec.dueling:
             self.linear(features, "action_head", name=name)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rillflow.errors import BuildError
+from rillflow.policies.action_units import in_other_units
 from rillflow.policies.fitting import network_shapes
 from rillflow.policies.spec import PolicySpec
 from rillflow.rl.multi_agent import MultiAgentWorkers
@@ -46,7 +47,7 @@ def begin_with(workers: Workers | MultiAgentWorkers, init_from: Any) -> None:
                 f"run trains {name or 'one of one agent'}: give the file of one of them."
             )
         _require_same(policy.spec, one.spec, what)
-        one.initial = {key: array.copy() for key, array in policy.weights.items()}
+        one.initial = in_other_units(policy.weights, policy.spec.mean_units, one.spec.mean_units)
 
 
 def told(init_from: Any) -> str | None:

@@ -154,6 +154,34 @@ def test_actor_critic(hidden: Any, activation: Any, shared: bool, kind: str) -> 
 
 
 @pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    "actions",
+    [
+        spaces.Box(300, 500, (1,), np.float32),
+        spaces.Box(np.float32([-1, 0, -0.4]), np.float32([1, 100, 0.4])),
+        MixedBox([2, 3], [300, -1], [500, 1]),
+    ],
+)
+def test_means_in_the_units_of_their_bounds(actions: Any, shared: bool) -> None:
+    """Log-probabilities and gradients are as in torch, of numbers that are hundreds, too."""
+    network, policy = both(action_space=actions, hidden=(8, 6), shared=shared, scale_actions=True)
+    obs, taken = rows(actions)
+    plain = network.evaluate(obs, taken)
+    network.tape = Tape()
+    results, theirs = network.evaluate(obs, taken), policy.evaluate(obs, taken)
+    for one, other, without in zip(results, theirs, plain, strict=True):
+        np.testing.assert_allclose(one.value, other.detach().numpy(), atol=1e-5, rtol=1e-5)
+        np.testing.assert_array_equal(one.value, without)
+    gone_back(network, (results[0], 0.5), (results[1], -0.2), (results[2], 0.3))
+    parts = zip(theirs, (0.5, -0.2, 0.3), strict=True)
+    sum(slope * part.sum() for part, slope in parts).backward()
+    for name, parameter in policy.named_parameters().items():
+        own = network.named(network.gradient)[name]
+        np.testing.assert_allclose(own, parameter.grad, atol=1e-4, rtol=1e-3, err_msg=name)
+        assert np.abs(own).max() > 0, name
+
+
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("kind", ACTIONS)
 def test_what_no_gradient_reaches_has_none(kind: str, which: int, shared: bool) -> None:
