@@ -84,11 +84,9 @@ def test_an_update_is_what_a_hand_reckons(framework: str) -> None:
 @pytest.mark.parametrize("algorithm", [dqn, simple_q, apex, async_dqn])
 @pytest.mark.parametrize("double_q", [False, True])
 def test_both_frameworks_learn_the_same(algorithm: Any, double_q: bool) -> None:
-    """Noise included, with a trunk that has none, too: both draw the same from the learner's
-    generator."""
+    """Noise included: both draw the same from the learner's generator."""
     noisy = algorithm is not async_dqn
-    more: dict[str, Any] = {"worker_priorities": False} if algorithm is apex else {}
-    more |= {"noisy_trunk": double_q} if noisy else {}
+    more = {"worker_priorities": False} if algorithm is apex else {}
     config = algorithm.Config(
         num_atoms=11, v_min=-5.0, v_max=5.0, noisy=noisy, double_q=double_q, hidden=(32,), **more
     )
@@ -194,33 +192,6 @@ def test_what_a_gradient_needs_of_noise_it_gets() -> None:
         assert not np.array_equal(array, first[name]), name
 
 
-@pytest.mark.parametrize("model", ["mlp", "cnn"])
-def test_the_trunk_may_be_without_noise(model: str) -> None:
-    """Then the outputs alone are noisy; without any, these two networks are the same."""
-    from rillflow.policies.make import make_actor
-
-    space = Box(0, 255, (10, 10, 2), np.uint8) if model == "cnn" else Box(-1, 1, (3,))
-    quiet = PolicySpec(
-        observation_space=space,
-        action_space=Discrete(4),
-        model=model,  # type: ignore[arg-type]
-        head="q",
-        dueling=True,
-        noisy=0.5,
-        noisy_trunk=False,
-    )
-    policy: Any = make_actor(quiet, 1)
-    sigmas = {name for name in policy.get_weights() if name.endswith("_sigma")}
-    heads = ("action_head", "value_head")
-    assert sigmas == {f"{head}.{part}_sigma" for head in heads for part in ("weight", "bias")}
-    noisy: Any = make_actor(dataclasses.replace(quiet, noisy_trunk=True), 1)
-    assert len(noisy.get_weights()) > len(policy.get_weights())
-    obs = np.stack([space.sample() for _ in range(6)])
-    assert np.allclose(policy.action_values(obs), noisy.action_values(obs))
-    drawn = [policy.act_and_value(obs)[2] for _ in range(2)]
-    assert not np.allclose(drawn[0], drawn[1])
-
-
 def test_workers_are_sent_what_acting_needs() -> None:
     spec = Workers(dqn.Config(noisy=True, hidden=(8,), **ATOMS)).spec
     for name in ("trunk.0.weight", "trunk.0.weight_sigma", "value_head.bias_sigma"):
@@ -250,7 +221,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"noisy": True, "final_epsilon": 0.5}, "final_epsilon=0.5 is of random actions, and with"),
     ({"noisy": True, "epsilon_timesteps": 5}, "epsilon_timesteps=5 is of random actions"),
     ({"sigma0": 0.1}, "sigma0=0.1 is how much noise noisy layers have, and noisy=False"),
-    ({"noisy_trunk": False}, "noisy_trunk=False says which layers have noise, and noisy=False"),
     ({"noisy": True, "sigma0": 0.0}, "sigma0 must be above 0 and below 100, got 0.0"),
     ({"noisy": True, "memory": "gru"}, "noisy=True is for a policy without a memory"),
     ({**ATOMS, "model": "lstm"}, "num_atoms=3 is for a policy without a memory"),

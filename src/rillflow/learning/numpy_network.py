@@ -16,7 +16,7 @@ from rillflow.learning.numpy_noisy import NoisyLinear
 from rillflow.learning.tape import Var
 from rillflow.policies.action_masks import RULED_OUT, mask_of
 from rillflow.policies.make import first_weights
-from rillflow.policies.noise import SIGMA, Noise, sizes_in
+from rillflow.policies.noise import Noise, sizes_in
 from rillflow.policies.sampling import Array, Floats
 from rillflow.policies.spec import PolicySpec
 
@@ -188,7 +188,7 @@ class Network(NumpyModule):
             layer.set_noise(None)
 
     def _linear(self, name: str) -> Linear:
-        if f"{name}.weight{SIGMA}" not in self.weights:
+        if not self.spec.noisy:
             return super()._linear(name)
         layer = NoisyLinear(name, self.weights, self.gradients)
         self.noisy.append(layer)

@@ -52,8 +52,6 @@ class QNetworkConfig(AlgorithmConfig):
     """whether noise in the fully connected layers explores, and no action is random otherwise"""
     sigma0: float = 0.5
     """with `noisy`, how much noise there is at first, by the root of a layer's inputs"""
-    noisy_trunk: bool = True
-    """with `noisy`, whether layers below the outputs have noise, too"""
     initial_epsilon: float = 1.0
     """how often actions are random at first"""
     final_epsilon: float = 0.04
@@ -130,7 +128,6 @@ def modules(spec: PolicySpec, cfg: QNetworkConfig) -> Modules:
             v_min=cfg.v_min,
             v_max=cfg.v_max,
             noisy=cfg.sigma0 if cfg.noisy else 0.0,
-            noisy_trunk=cfg.noisy_trunk,
         ),
         acts="policy",
         targets={"policy": Hard(cfg.target_network_update_freq)},

@@ -27,11 +27,6 @@ def problems(cfg: QNetworkConfig) -> list[str]:
             f"sigma0={cfg.sigma0!r} is how much noise noisy layers have, and noisy=False: give "
             "noisy=True, or leave it out"
         )
-    if not cfg.noisy and not cfg.noisy_trunk:
-        wrong.append(
-            "noisy_trunk=False says which layers have noise, and noisy=False: give noisy=True, or "
-            "leave it out"
-        )
     for name, used in (("num_atoms", cfg.num_atoms > 1), ("noisy", cfg.noisy)):
         if used:
             wrong += _unfit(cfg, f"{name}={getattr(cfg, name)!r}")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from rillflow.policies.categorical import dueling as dueling_atoms
 from rillflow.policies.categorical import expected
 from rillflow.policies.dueling import dueling
-from rillflow.policies.noisy import head
+from rillflow.policies.noisy import linear
 from rillflow.policies.spec import PolicySpec
 
 
@@ -26,9 +26,9 @@ class Headed(nn.Module):
 
     def add_heads(self, features: int) -> None:
         """Add the heads, behind this many features; a network calls it after making its trunk."""
-        self.action_head = head(self.spec, features, self.spec.head_width)
+        self.action_head = linear(self.spec, features, self.spec.head_width)
         if self.spec.has_value:
-            self.value_head = head(self.spec, features, self.spec.num_atoms)
+            self.value_head = linear(self.spec, features, self.spec.num_atoms)
         if self.spec.num_atoms > 1:  # they follow from the spec, so they are no weights
             self.register_buffer("atoms", torch.tensor(self.spec.atoms), persistent=False)
         if self.spec.has_log_std:

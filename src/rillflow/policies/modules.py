@@ -167,10 +167,9 @@ def q_values(
     v_min: float | None = None,
     v_max: float | None = None,
     noisy: float = 0.0,
-    noisy_trunk: bool = True,
 ) -> PolicySpec:
     """One value per discrete action, or a distribution of returns over atoms for each; with layers
-    that are `noisy` at first, or have no noise, or below the outputs none."""
+    that are `noisy` at first, or have no noise."""
     return replace(
         spec,
         head="q",
@@ -179,7 +178,6 @@ def q_values(
         v_min=v_min,
         v_max=v_max,
         noisy=noisy,
-        noisy_trunk=noisy_trunk,
     )
 
 

@@ -35,13 +35,7 @@ class NoisyLinear(nn.Linear):
 
 
 def linear(spec: PolicySpec, inputs: int, outputs: int) -> nn.Linear:
-    """A layer of the trunk that is as noisy as the spec says."""
-    noisy = spec.noisy and spec.noisy_trunk
-    return NoisyLinear(inputs, outputs) if noisy else nn.Linear(inputs, outputs)
-
-
-def head(spec: PolicySpec, inputs: int, outputs: int) -> nn.Linear:
-    """A layer that gives outputs, as noisy as the spec says."""
+    """A layer that is as noisy as the spec says."""
     return NoisyLinear(inputs, outputs) if spec.noisy else nn.Linear(inputs, outputs)
 
 

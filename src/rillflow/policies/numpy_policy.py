@@ -193,9 +193,8 @@ class NumpyPolicy:
             self._noisy = NoisyMatrices(self._joined(SIGMA))
 
     def _joined(self, kind: str) -> list[Floats]:
-        """Of each layer weights and bias, or of the noisy ones how noisy, as one matrix each."""
+        """Of each layer weights and bias, or how noisy they are, as one matrix."""
         pairs = [(f"{name}.weight{kind}", f"{name}.bias{kind}") for name in self._layers]
-        pairs = [pair for pair in pairs if pair[0] in self._weights]
         return [
             np.column_stack((self._weights[weight], self._weights[bias])) for weight, bias in pairs
         ]
@@ -214,7 +213,7 @@ class NoisyMatrices:
     """Draws matrices of weights and bias with noise, one set for each step.
 
     Args:
-        sigmas: how noisy each matrix is; of the last layers, if the first have no noise.
+        sigmas: how noisy each matrix is.
     """
 
     def __init__(self, sigmas: Sequence[Floats]) -> None:
@@ -227,15 +226,14 @@ class NoisyMatrices:
     def drawn(self, means: Sequence[Floats], rng: np.random.Generator) -> Sequence[Floats]:
         """The means with noise; overwritten by the next that are drawn."""
         drawn = self._noise.draw(rng)
-        quiet = len(means) - len(self._sigmas)
         for mean, sigma, room, inputs, pair in zip(
-            means[quiet:], self._sigmas, self._room, self._inputs, drawn, strict=True
+            means, self._sigmas, self._room, self._inputs, drawn, strict=True
         ):
             inputs[:-1] = pair[1]
             np.multiply(sigma, inputs, out=room)
             room *= pair[0][:, None]
             room += mean
-        return [*means[:quiet], *self._room]
+        return self._room
 
 
 def _relu(x: Floats, out: Floats) -> Floats:

@@ -89,8 +89,6 @@ class PolicySpec:
     noisy: float = 0.0
     """how noisy fully connected layers of q values are at first, by the root of their inputs
     (Fortunato et al. 2017, arXiv:1706.10295); 0: they have no noise"""
-    noisy_trunk: bool = True
-    """whether those below the outputs are noisy, too"""
     shared: bool = False
     """one trunk for the actor and the critic of an mlp; a cnn and what remembers always have one"""
     image_features: int | None = None
@@ -340,8 +338,7 @@ class PolicySpec:
 
     def _linear(self, name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
         shapes = linear_shapes(name, fan_in, fan_out)
-        noisy = self.noisy and (self.noisy_trunk or name.endswith("head"))
-        return sigma_shapes(shapes) if noisy else shapes
+        return sigma_shapes(shapes) if self.noisy else shapes
 
 
 def linear_shapes(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:

@@ -56,7 +56,6 @@ def mlp_specs(draw: st.DrawFn, head: str | None = None) -> PolicySpec:
         v_min=-3.0 if atoms else None,
         v_max=5.0 if atoms else None,
         noisy=draw(st.sampled_from([0.0, 0.5])) if head == "q" else 0.0,
-        noisy_trunk=draw(st.booleans()),
         scale_observations=draw(st.booleans()),
     )
 
