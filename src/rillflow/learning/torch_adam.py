@@ -101,9 +101,10 @@ def shortened(
 
 
 def _length(gradients: list[torch.Tensor], *, looks: bool) -> torch.Tensor:
-    if looks and gradients:  # as `get_total_norm`, which first sorts them by device
-        lengths = torch.stack(torch._foreach_norm(gradients))
-        length: torch.Tensor = torch.linalg.vector_norm(lengths)
+    if looks and gradients:  # `get_total_norm` sorts them by device, and asks for each length
+        length: torch.Tensor = torch.linalg.vector_norm(
+            torch.cat([gradient.reshape(-1) for gradient in gradients])
+        )
         return length
     return torch.nn.utils.get_total_norm(gradients)
 

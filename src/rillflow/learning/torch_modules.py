@@ -155,7 +155,8 @@ class Actor(Policy):
             seen: Tensor = self.normalizer(obs)
             return seen.flatten(1).mT
         rows = obs.flatten(1).float()
-        return ((rows - trunk.middle) * trunk.factor if trunk.scaled else rows).mT
+        rows = (rows - trunk.middle) * trunk.factor if trunk.scaled else rows
+        return rows.mT.contiguous()  # products with few rows take a third of the time
 
     def _noise(self, shape: tuple[int, ...]) -> Tensor:
         """Drawn by the learner's own generator, so that both frameworks draw the same."""

@@ -27,6 +27,13 @@ _ROOM = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided
 _ONLY_SHAPE = ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")
 """operators that look at the shape of what they are given"""
 _COPIES = ("clone", "_to_copy")
+_WITH_NUMBER = ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_")
+"""operators that take a number for a tensor, and are asked for sooner with a tensor"""
+_POINTWISE = (
+    *("add", "sub", "mul", "div", "neg", "exp", "pow", "clamp", "addcmul", "maximum", "minimum"),
+    *("threshold_backward", "tanh_backward", "hardtanh_backward", "softplus", "tanh", "relu"),
+)
+"""operators that may write to what they read"""
 _NOT_NEEDED = ("pin_memory", "memory_format", "layout")
 _RANDOM = torch.Tag.nondeterministic_seeded
 
@@ -151,8 +158,9 @@ class Program:
             used = {place.block for place in places_of((call.args, call.named, call.out))}
             for block in used - call.makes - self._at.keys() - self._loose.keys():
                 self._make_room(block)
-            self._write_call(call)
-            for block in [b for b in used if last[b] == index and b in self._at and b not in kept]:
+            done = {block for block in used if last[block] == index and block not in kept}
+            self._write_call(_with_tensor(call), done)
+            for block in done & self._at.keys():
                 self.memory.give_back(self._at[block])
         given = ", ".join(self._text(place) for place in self._results)
         self._lines.append(f"    return ({given},)")
@@ -162,7 +170,9 @@ class Program:
 
     # -- one operation -----------------------------------------------------------------------------
 
-    def _write_call(self, call: Call) -> None:
+    def _write_call(self, call: Call, done: set[int]) -> None:
+        """Write a call. Its result may lie in one of the blocks that are not needed behind it; that
+        one is taken out of `done`."""
         if isinstance(call.what, Act):
             reads, writes = map(self._text, call.args)
             line = f"{self._name(call.what.do)}({reads}, {writes})"
@@ -171,7 +181,7 @@ class Program:
             self._lines.append(f"    {line}")
         elif call.writes and not call.makes:
             self._write_in_place(call)
-        elif not (isinstance(call.out, Place) and self._write_to_room(call)):
+        elif not (isinstance(call.out, Place) and self._write_to_room(call, done)):
             self._write_loose(call)
 
     def _write_in_place(self, call: Call) -> None:
@@ -188,10 +198,15 @@ class Program:
         if not call.writes & set(self._recorder.outside) and not random(call):
             self._try(method, args, call.named)
 
-    def _write_to_room(self, call: Call) -> bool:
+    def _write_to_room(self, call: Call, done: set[int]) -> bool:
         """Have the result written to where there is room already, if the operator can do so."""
-        self._make_room(call.out.block)
-        name, out = name_of(call.what), self._tensor(call.out)
+        name, block = name_of(call.what), call.out.block
+        shared = self._shared(call, done)
+        if shared is None:
+            self._make_room(block)
+        else:
+            self._at[block] = self._at[shared]
+        out = self._tensor(call.out)
         if name in _COPIES:
             self._try(out.copy_, call.args[:1], {})
             self._line(self._name(out.copy_), call.args[:1], {})
@@ -202,10 +217,28 @@ class Program:
             except TypeError:
                 continue
             self._line(self._name(operator), call.args, {**_plain(call.named), to: call.out})
+            done -= {shared}
             return True
-        self._tensors = {p: t for p, t in self._tensors.items() if p.block != call.out.block}
-        self.memory.give_back(self._at.pop(call.out.block))
+        del self._tensors[call.out]
+        room = self._at.pop(block)
+        if shared is None:
+            self.memory.give_back(room)
         return False
+
+    def _shared(self, call: Call, done: set[int]) -> int | None:
+        """The block of something that is read for the last time, to which the result may go."""
+        if name_of(call.what) not in _POINTWISE:
+            return None
+        read = list(places_of((call.args, call.named)))
+        sizes = [one and one.nbytes() for one in self._recorder.storages]
+        for place in read:
+            block = place.block
+            alike = (
+                place == call.out._replace(block=block) and sizes[block] == sizes[call.out.block]
+            )
+            if block in done and block in self._at and alike and _all_there(read, place):
+                return block
+        return None
 
     def _write_loose(self, call: Call) -> None:
         name = name_of(call.what)
@@ -275,6 +308,22 @@ class Program:
             name = f"_{len(self._names)}"
             self._names[id(value)], self._known[name] = name, value  # kept: so is its id
         return self._names[id(value)]
+
+
+def _all_there(read: Iterable[Place], place: Place) -> bool:
+    """Whether all that is read of a block is read from one place."""
+    return all(other == place for other in read if other.block == place.block)
+
+
+def _with_tensor(call: Call) -> Call:
+    """The same call with a tensor for a number, where that is the same."""
+    if isinstance(call.what, Act) or name_of(call.what) not in _WITH_NUMBER or call.named:
+        return call
+    first, *others = call.args
+    number = len(others) == 1 and type(others[0]) in (int, float)
+    if not (number and isinstance(first, Place) and first.dtype.is_floating_point):
+        return call
+    return call._replace(args=(first, torch.tensor(others[0], dtype=first.dtype)))
 
 
 def _with_room(what: Any) -> Iterable[tuple[Any, str]]:

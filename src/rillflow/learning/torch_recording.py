@@ -139,18 +139,13 @@ class Recorder(TorchDispatchMode):
             block, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()), tensor.dtype
         )
 
-    def act(
-        self, act: Act, reads: Sequence[Tensor], writes: Sequence[Tensor], *, makes: bool = False
-    ) -> None:
-        """Do it now, and each time that the update is repeated; `makes`: it writes to new memory,
-        which is somewhere else then."""
+    def act(self, act: Act, reads: Sequence[Tensor], writes: Sequence[Tensor]) -> None:
+        """Do it now, and each time that the update is repeated."""
         if not self._paused:
-            made: set[int] = set()
-            there = None if not makes else made
-            places = [[self.place(one) for one in reads], [self.place(t, there) for t in writes]]
-            blocks = frozenset() if makes else frozenset(place.block for place in places[1])
-            begun = frozenset(made)
-            self.calls.append(Call(act, tuple(places), {}, None, blocks, begun, self._only_if))
+            places = [self.place(one) for one in reads], [self.place(one) for one in writes]
+            blocks = frozenset(place.block for place in places[1])
+            none: frozenset[int] = frozenset()
+            self.calls.append(Call(act, places, {}, None, blocks, none, self._only_if))
         with self._quiet():
             act.do(reads, writes)
 
@@ -193,7 +188,7 @@ def drawn(draw: Callable[[Array], object], shape: tuple[int, ...]) -> Tensor:
         draw(numbers.numpy())
     else:
         act = Act(f"draw {shape}", lambda _, writes: draw(writes[0].numpy()))
-        recorder.act(act, [], [numbers], makes=True)
+        recorder.act(act, [], [numbers])
     return numbers
 
 
