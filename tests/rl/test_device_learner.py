@@ -272,8 +272,10 @@ def test_an_update_that_cannot_be_recorded_is_told_once_and_made() -> None:
 
 
 def test_what_cannot_be_the_same_each_time_is_not_recorded() -> None:
-    """On the processor nothing is; on a device neither random nor changing updates are."""
+    """On the processor that of large networks is not, unless it is asked for; on a device neither
+    random nor changing updates are."""
     assert learner(ppo).graphs is None
+    assert learner(ppo, record_updates=True).graphs is not None
     on_cuda = learner(ppo)
     on_cuda.device = torch.device("cuda")
     assert may_be_recorded(on_cuda)

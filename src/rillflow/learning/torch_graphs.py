@@ -206,11 +206,12 @@ class Recorded:
 def shapes_of(rows: Rows, chosen: torch.Tensor | None) -> Shapes:
     """Of the rows that are learned from; `chosen` says only how many there are."""
     whole = rows_of.time_major(rows)
+    count = None if chosen is None else chosen.shape[0]  # `len` of a tensor takes its time
     shapes = []
     for name, column in rows.items():
         shape = list(column.shape)
-        if chosen is not None:
-            shape[1 if whole and name not in TIMELESS else 0] = len(chosen)
+        if count is not None:
+            shape[1 if whole and name not in TIMELESS else 0] = count
         shapes.append((name, tuple(shape), column.dtype))
     return tuple(shapes)
 

@@ -39,7 +39,7 @@ from rillflow.learning.torch_parts import (
     parameters_of_targets,
     parts_of,
 )
-from rillflow.learning.torch_recording import recorder_at_work
+from rillflow.learning.torch_recording import note_turn
 from rillflow.learning.torch_repeats import RepeatedUpdates, recorded_step
 from rillflow.learning.update import Rows, Step, lone_step, steps_of
 from rillflow.policies.modules import Optimiser
@@ -163,9 +163,7 @@ class TorchLearner(LearnerBase):
         if step.every > 1:
             if self.rates.recording:
                 raise RuntimeError("a step is taken only once in several updates")
-            recorder = recorder_at_work()
-            if recorder is not None:
-                recorder.turns.append((step.every, due))
+            note_turn(step.every, due)
         return due
 
     def look_at(self, rows: Rows) -> tuple[Figures, float]:
@@ -253,9 +251,7 @@ class TorchLearner(LearnerBase):
         """A step of the optimisers, if loss and gradient are finite; the size of both together."""
         for name in names:
             size = size + self._clip(name)
-        recorder = recorder_at_work()
-        if recorder is not None:
-            recorded_step(recorder, self, names, size)
+        if recorded_step(self, names, size):
             return size
         if self.looks:
             size = float(size)

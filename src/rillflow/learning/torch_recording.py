@@ -180,6 +180,13 @@ def recorder_at_work() -> Recorder | None:
     return getattr(_thread, "recorder", None)
 
 
+def note_turn(every: int, taken: bool) -> None:
+    """Whether it was the turn of a step that is taken once in so many updates."""
+    recorder = recorder_at_work()
+    if recorder is not None:
+        recorder.turns.append((every, taken))
+
+
 def drawn(draw: Callable[[Array], object], shape: tuple[int, ...]) -> Tensor:
     """Numbers [*shape] that `draw` writes; an update that is repeated draws them anew."""
     numbers = torch.empty(shape)

@@ -27,15 +27,22 @@ from rillflow.learning.figures import Figures
 from rillflow.learning.torch_graphs import FORGET, MOST, WARM, shapes_of
 from rillflow.learning.torch_parts import parts_of
 from rillflow.learning.torch_program import Program
-from rillflow.learning.torch_recording import NO_SLOTS, PASSING, Act, Place, Recorder
+from rillflow.learning.torch_recording import (
+    NO_SLOTS,
+    PASSING,
+    Act,
+    Place,
+    Recorder,
+    recorder_at_work,
+)
 from rillflow.learning.update import Rows
 
 if TYPE_CHECKING:
     from rillflow.learning.torch_learner import TorchLearner
 
-_LARGEST = 2**26
+LARGEST = 2**26
 """bytes of memory that a program may have: arithmetic on more takes longer than to ask for it"""
-_PATIENCE = 10
+PATIENCE = 10
 """pairs of recordings that may differ, before no more are made"""
 
 Key = tuple[Any, ...]
@@ -119,13 +126,13 @@ class RepeatedUpdates:
         else:
             del self._begun[key, turns]
             self._join(key, turns, first, recording)
-        return recording.figures, recording.size
+        return _apart(recording.figures), recording.size
 
     def _join(self, key: Key, turns: Turns, first: Recording, second: Recording) -> None:
         why = differing(first, second)
         if why is not None:
             self._differed += 1
-            if self._differed >= _PATIENCE:
+            if self._differed >= PATIENCE:
                 self._give_up(why)
             return
         try:
@@ -133,8 +140,8 @@ class RepeatedUpdates:
         except (RuntimeError, TypeError, IndexError, ValueError) as error:
             self._give_up(_first_line(error))
             return
-        if repeat.program.memory.bytes > _LARGEST:
-            self._give_up(f"what it computes takes more than {_LARGEST >> 20} MB")
+        if repeat.program.memory.bytes > LARGEST:
+            self._give_up(f"what it computes takes more than {LARGEST >> 20} MB")
             return
         self._programs.setdefault(key, {})[turns] = repeat
 
@@ -142,7 +149,8 @@ class RepeatedUpdates:
         """The same update as it is written and repeated; they have to agree in every bit."""
         learner = self.learner
         before = repeat.state()
-        told = learner.update_once([repeat.rows])
+        figures, size = learner.update_once([repeat.rows])
+        told = _apart(figures), size
         usual = repeat.state()
         repeat.restore(before)
         try:
@@ -237,10 +245,12 @@ class Repeat:
             torch.set_rng_state(numbers)
 
 
-def recorded_step(
-    recorder: Recorder, learner: TorchLearner, names: Sequence[str], size: Tensor
-) -> None:
-    """Steps of optimisers, which are made anew each time with the rate of the moment."""
+def recorded_step(learner: TorchLearner, names: Sequence[str], size: Tensor) -> bool:
+    """Steps of optimisers, if the update is being recorded; they are made anew each time, with the
+    rate of the moment."""
+    recorder = recorder_at_work()
+    if recorder is None:
+        return False
     with recorder.only_if_finite(size) as finite:
         for name in names if finite else ():
             parameters = learner.lists[0][name]
@@ -252,6 +262,7 @@ def recorded_step(
                 recorder.refuse(NO_SLOTS)
             changed = [*parameters, *(one for slot in slots for one in slot)]
             recorder.act(Act(f"step {name}", partial(_step, learner, name)), gradients, changed)
+    return True
 
 
 def _step(
@@ -272,6 +283,11 @@ def differing(first: Recording, second: Recording) -> str | None:
         if was._cdata != now._cdata and not torch.equal(_bytes(was), _bytes(now)):
             return "it computes with numbers that are made anew each time"
     return None
+
+
+def _apart(figures: Figures) -> Figures:
+    """Figures that stay as they are, whatever becomes of the rows and weights that they show."""
+    return {n: v.clone() if isinstance(v, Tensor) else v for n, v in figures.items()}
 
 
 def _same(one: Any, other: Any) -> bool:
