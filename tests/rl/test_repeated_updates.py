@@ -191,6 +191,17 @@ def test_rows_of_many_shapes() -> None:
     assert sum(map(len, kept.values())) == MOST
 
 
+def test_shapes_that_do_not_come_again_are_not_kept() -> None:
+    """Of each there is one recording, for which no second one comes."""
+    learners = pair("sac", env=PENDULUM)
+    for rows in range(6, 26):
+        teach(learners, range(1), rows=rows * 6, minibatch=rows, epochs=1)
+    kept = repeating(learners[0])
+    assert kept._programs == {}
+    assert 0 < len(kept._begun) <= MOST
+    assert len(kept._rows) <= MOST
+
+
 def test_a_state_is_gone_on_from_in_every_bit() -> None:
     """By a fresh learner and by one that repeated another state's updates."""
     one, other = pair("td3", env=PENDULUM)

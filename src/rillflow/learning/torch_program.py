@@ -211,7 +211,7 @@ class Program:
             self._try(out.copy_, call.args[:1], {})
             self._line(self._name(out.copy_), call.args[:1], {})
             return True
-        for operator, to in _with_room(call.what) if not random(call) else ():
+        for operator, to in _with_room(call.what) if _may_be_tried(call) else ():
             try:
                 self._try(operator, call.args, {**_plain(call.named), to: call.out})
             except TypeError:
@@ -245,7 +245,7 @@ class Program:
         operator, named = call.what, dict(call.named)
         found = getattr(torch, name, None)
         given: Any = None
-        if found is not None and not random(call):
+        if found is not None and _may_be_tried(call):
             try:
                 given = self._try(found, call.args, _plain(named))
                 operator, named = found, _plain(named)
@@ -308,6 +308,11 @@ class Program:
             name = f"_{len(self._names)}"
             self._names[id(value)], self._known[name] = name, value  # kept: so is its id
         return self._names[id(value)]
+
+
+def _may_be_tried(call: Call) -> bool:
+    """Whether nothing is different for having done it once more."""
+    return not call.writes and not random(call)
 
 
 def _all_there(read: Iterable[Place], place: Place) -> bool:

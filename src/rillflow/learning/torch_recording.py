@@ -31,6 +31,8 @@ NO_SLOTS = "an optimiser has not made a step yet"
 PASSING = (NOT_FINITE, NO_SLOTS)
 """reasons why an update cannot be repeated that do not hold for the next one"""
 _LOOKS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+_UNSAID = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
+"""operators that change their running statistics, which their schemas do not say"""
 _MASKS = (torch.bool, torch.uint8)
 
 
@@ -112,6 +114,9 @@ class Recorder(TorchDispatchMode):
             return what(*args, **named)
         if _looks(what, args):
             self.refuse(f"{what} looks at numbers")
+            return what(*args, **named)
+        if what._schema.name in _UNSAID:
+            self.refuse(f"{what} changes what it does not say")
             return what(*args, **named)
         reads = places_in(args, self.place), places_in(named, self.place)
         out = what(*args, **named)

@@ -12,6 +12,7 @@ both times is not repeated; a third one is made both ways, and they have to agre
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -121,12 +122,20 @@ class RepeatedUpdates:
             if why not in PASSING:
                 self._give_up(why)
         elif first is None:
-            recording.recorder.keep_only(recording.recorder.outside)
-            self._begun[key, turns] = recording
+            self._begin(key, turns, recording)
         else:
             del self._begun[key, turns]
             self._join(key, turns, first, recording)
         return _apart(recording.figures), recording.size
+
+    def _begin(self, key: Key, turns: Turns, recording: Recording) -> None:
+        """Keep a recording until there is a second one, which there may never be."""
+        if len(self._begun) >= MOST:
+            kept = {*self._programs, key}
+            self._rows = {of: rows for of, rows in self._rows.items() if of in kept}
+            self._begun = {}
+        recording.recorder.keep_only(recording.recorder.outside)
+        self._begun[key, turns] = recording
 
     def _join(self, key: Key, turns: Turns, first: Recording, second: Recording) -> None:
         why = differing(first, second)
@@ -160,7 +169,7 @@ class RepeatedUpdates:
             self._give_up(_first_line(error))
             return told
         if _same(usual, repeat.state()) and _same_figures(told, found):
-            repeat.agreed = True
+            repeat.agreed = math.isfinite(size)  # where steps are left out there is less to agree
         else:
             repeat.restore(usual)
             self._give_up("repeated it gives other numbers")

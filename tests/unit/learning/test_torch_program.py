@@ -82,6 +82,29 @@ def test_what_is_written_outside_is_needed() -> None:
     assert [one.data_ptr() for one in program.changes] == [count.data_ptr()]
 
 
+def test_to_write_a_program_changes_nothing_outside() -> None:
+    """What is tried while it is written is not what changes something."""
+    x, kept = torch.randn(8, 3), torch.zeros(3)
+
+    def work() -> Tensor:
+        kept.lerp_(x.mean(0), 0.5)
+        torch._foreach_add_([kept], 1)
+        return kept * 2
+
+    program = recorded(work)
+    before = kept.clone()
+    assert torch.equal(before, 0.5 * x.mean(0) + 1)
+    (found,) = program()
+    torch.testing.assert_close(found, 2 * (0.5 * before + 0.5 * x.mean(0) + 1))
+
+
+def test_statistics_that_change_unsaid_are_refused() -> None:
+    x, mean, variance = torch.randn(8, 3), torch.zeros(3), torch.ones(3)
+    with Recorder() as recorder:
+        torch.nn.functional.batch_norm(x, mean, variance, training=True)
+    assert "does not say" in str(recorder.refused)
+
+
 def test_one_block_of_memory_serves_one_result_after_another() -> None:
     x = torch.randn(1000)
 
