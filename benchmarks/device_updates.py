@@ -31,7 +31,7 @@ from rillflow.learning.torch_learner import TorchLearner
 TIME, PASSES = 32, 4
 CASES: dict[str, dict[str, Any]] = {
     "recorded": {},
-    "one by one": {"cuda_graphs": False},
+    "one by one": {"record_updates": False},
     "bf16": {"learner_precision": "bf16"},
     "whole rows": {},
 }

@@ -42,6 +42,7 @@ HOUSE = {
     "what is an image, and where its channels are": ("images.py", "def image_in"),
     "several learners of one policy": ("learning/torch_together.py", "class FirstLearner"),
     "updates as CUDA graphs": ("learning/torch_graphs.py", "class UpdateGraphs"),
+    "updates repeated without autograd": ("learning/torch_repeats.py", "class RepeatedUpdates"),
     "a device that fails while learning": ("learning/device_errors.py", "class LearningErrors"),
     "stacked frames that travel once": ("experience/stacked_frames.py", "class Stacks"),
     "frames in replay": ("experience/frame_ring.py", "class FrameRing"),

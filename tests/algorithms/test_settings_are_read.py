@@ -61,7 +61,7 @@ STEPS = {"maml": 3000}
 """of a run, where 300 are not enough for a result"""
 
 ELSEWHERE = {
-    "cuda_graphs": "tests/rl/test_device_learner.py: of learners on a GPU",
+    "record_updates": "tests/rl/test_repeated_updates.py: of learners in torch",
     "env_timeout": "tests/engines, tests/rl/test_limits.py: of workers that are processes",
     "worker_memory": "tests/rl/test_limits.py: of workers that are processes",
     "max_nonfinite_steps": "tests/rl/test_skips.py: of losses that are no numbers",

@@ -214,7 +214,7 @@ class AsOnCuda:
         return given, repeat
 
     def _all(self) -> list[Any]:
-        slots = [part for parts in self.lr._averages.values() for slot in parts for part in slot]
+        slots = [part for parts in self.lr.averages.values() for slot in parts for part in slot]
         return [*self.lr.acting.network.parameters(), *slots]
 
 
@@ -272,8 +272,10 @@ def test_an_update_that_cannot_be_recorded_is_told_once_and_made() -> None:
 
 
 def test_what_cannot_be_the_same_each_time_is_not_recorded() -> None:
-    """On the processor nothing is; on a device neither random nor changing updates are."""
+    """On the processor that of large networks is not, unless it is asked for; on a device neither
+    random nor changing updates are."""
     assert learner(ppo).graphs is None
+    assert learner(ppo, record_updates=True).graphs is not None
     on_cuda = learner(ppo)
     on_cuda.device = torch.device("cuda")
     assert may_be_recorded(on_cuda)
@@ -285,7 +287,7 @@ def test_what_cannot_be_the_same_each_time_is_not_recorded() -> None:
         finally:
             on_cuda.config = dataclasses.replace(on_cuda.config, **dict.fromkeys(settings))
 
-    assert not with_settings(cuda_graphs=False)
+    assert not with_settings(record_updates=False)
     assert not with_settings(target_kl=0.01)
     noisy = learner(dqn, noisy=True)
     noisy.device = torch.device("cuda")
@@ -312,7 +314,7 @@ def same_sums(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cuda_device_learns_the_same_from_frames(case: str, graphs: Any) -> None:
     """Recorded updates too, of which there are enough here that most are repeated."""
     algorithm, make, options = CASES[case]
-    cpu, cuda = learner(algorithm), learner(algorithm, "cuda:0", cuda_graphs=graphs)
+    cpu, cuda = learner(algorithm), learner(algorithm, "cuda:0", record_updates=graphs)
     for number in range(WARM + 4):
         told, there = (lr.train(make(number), **options) for lr in (cpu, cuda))
         close(told.stats, there.stats, 0.05)
@@ -334,7 +336,7 @@ def test_a_cuda_device_learns_the_same_from_frames(case: str, graphs: Any) -> No
 def test_recorded_updates_are_those_made_one_by_one(case: str) -> None:
     """To the last digits, nearly: the order of sums may differ."""
     algorithm, make, options = CASES[case]
-    one, other = (learner(algorithm, "cuda:0", cuda_graphs=graphs) for graphs in (None, False))
+    one, other = (learner(algorithm, "cuda:0", record_updates=graphs) for graphs in (None, False))
     for number in range(WARM + 6):
         told = [lr.train(make(number), **options) for lr in (one, other)]
         close(told[0].stats, told[1].stats, 1e-3)
@@ -382,7 +384,7 @@ def test_an_update_that_looks_at_numbers_is_made_one_by_one() -> None:
             assert float(step.loss) == float(step.loss)
             yield step
 
-    lr = learner(ppo, "cuda:0", update=looks, cuda_graphs=True)
+    lr = learner(ppo, "cuda:0", update=looks, record_updates=True)
     with pytest.warns(UserWarning, match="cannot be recorded as a CUDA graph"):
         lr.train(fragment(0), epochs=WARM + 2, minibatch=8)
     assert lr.graphs is not None

@@ -21,13 +21,13 @@ FAILED = RuntimeError("CUDA error: an illegal memory access was encountered\nCom
 
 def raising(error: BaseException, after: int = 0) -> Any:
     """An update that works so many times, and then raises this."""
-    usual, made = TorchLearner.update_once, []
+    usual, made = TorchLearner.learn_from, []
 
-    def update(self: Any, parts: Any) -> Any:
+    def update(self: Any, everywhere: Any, chosen: Any) -> Any:
         made.append(1)
         if len(made) > after:
             raise error
-        return usual(self, parts)
+        return usual(self, everywhere, chosen)
 
     return update
 
@@ -45,7 +45,7 @@ def test_no_memory_names_the_settings_to_lower(
 ) -> None:
     """And what they are now; the other ways out, too."""
     one = learner(algorithm)
-    monkeypatch.setattr(TorchLearner, "update_once", raising(NO_MEMORY))
+    monkeypatch.setattr(TorchLearner, "learn_from", raising(NO_MEMORY))
     with pytest.raises(RunError, match=lower) as caught:
         one.train(batch(0))
     told = str(caught.value)
@@ -61,13 +61,13 @@ def test_a_failed_device_says_that_only_a_new_process_can_use_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = learner(ppo)
-    monkeypatch.setattr(TorchLearner, "update_once", raising(FAILED))
+    monkeypatch.setattr(TorchLearner, "learn_from", raising(FAILED))
     with pytest.raises(DeviceLost, match=r"illegal memory access.*only a new one.*rillflow resume"):
         one.train(fragment(0))
 
 
 def test_what_is_no_fault_of_a_device_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TorchLearner, "update_once", raising(RuntimeError("shapes differ")))
+    monkeypatch.setattr(TorchLearner, "learn_from", raising(RuntimeError("shapes differ")))
     with pytest.raises(RuntimeError, match=r"^shapes differ$"):
         learner(ppo).train(fragment(0))
 
@@ -85,7 +85,7 @@ def test_a_run_ends_with_that_error_and_keeps_its_last_checkpoint(
     else:
         settings |= {"train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 1}
     with monkeypatch.context() as patch:
-        patch.setattr(TorchLearner, "update_once", raising(error, after=30))
+        patch.setattr(TorchLearner, "learn_from", raising(error, after=30))
         before = children()
         with pytest.raises(kind, match=r"cpu (has no memory left|failed)"):
             rf.train(

@@ -184,8 +184,8 @@ class AlgorithmConfig(metaclass=_Settings):
     """whether torch compiles the learner's networks; it takes a minute at first"""
     learner_precision: Literal["float32", "bf16"] = "float32"
     """what the learner's convolutions compute in; everything else is in float32"""
-    cuda_graphs: bool | None = None
-    """whether an update on a GPU is recorded and asked for as one; None: one of ours that can be"""
+    record_updates: bool | None = None
+    """whether an update in torch is recorded once and repeated; None: one of ours that can be"""
     update: Callable[..., Any] | None = None
     """`update(m, rows, cfg)` yields steps to learn by; None: the algorithm's own"""
     prepare: Callable[..., Any] | None = None

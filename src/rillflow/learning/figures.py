@@ -36,7 +36,7 @@ def result_of(
     if not all(made):
         figures = [told for told, fine in zip(figures, made, strict=True) if fine]
         rows = finite_rows(rows)
-    means = {name: mean for name in single if (mean := _mean(figures, name, array)) is not None}
+    means = {name: mean for name in single if (mean := _mean(figures, name)) is not None}
     return RowStats(steps, means, rows) if rows else TrainStats(steps, means)
 
 
@@ -54,14 +54,8 @@ def _joined(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _mean(figures: list[Figures], name: str, array: Callable[[Any], Array]) -> float | None:
+def _mean(figures: list[Figures], name: str) -> float | None:
     values = [told[name] for told in figures if name in told]
     if not values:
         return None
-    if len(values) == 1:
-        return float(values[0])
-    if hasattr(values[0], "detach"):
-        import torch  # figures on a device are fetched together, not one by one
-
-        return float(torch.stack(values).double().mean())
     return math.fsum(map(float, values)) / len(values)

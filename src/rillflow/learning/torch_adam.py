@@ -9,12 +9,23 @@ import numpy as np
 import torch
 
 from rillflow.experience.batch import Array
+from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.torch_batches import tensor_of
 
 _SLOTS, _LARGEST = ("exp_avg", "exp_avg_sq", "step"), "max_exp_avg_sq"
 
 Slots = tuple[list[Any], ...]
-"""what an optimiser remembers, by slot, of each parameter"""
+"""what an optimiser remembers, by slot, of each parameter; the fourth has what the third is a view
+of, if there is such a thing"""
+
+
+def new_adam(
+    parameters: list[torch.Tensor], config: AlgorithmConfig, lr: float
+) -> torch.optim.Adam:
+    """An optimiser as the settings have it."""
+    return torch.optim.Adam(
+        parameters, lr=lr, eps=config.adam_epsilon, amsgrad=config.amsgrad, fused=True
+    )
 
 
 def first_step(
@@ -26,29 +37,38 @@ def first_step(
     """A step as torch makes it, which begins what the optimiser remembers; None: not of all."""
     optimiser.found_inf = skip  # type: ignore[attr-defined]
     optimiser.step()
-    state = [optimiser.state.get(parameter) for parameter in parameters]
+    state = [optimiser.state.get(parameter, {}) for parameter in parameters]
     if not all(state):
         return None
-    names = (*_SLOTS, _LARGEST) if amsgrad else _SLOTS
-    return tuple([s[slot] for s in state if s] for slot in names)
+    together = []
+    if skip is None:  # steps are counted in one operation
+        together = [torch.stack([own["step"] for own in state])]
+        for own, count in zip(state, together[0].unbind(), strict=True):
+            own["step"] = count
+    slots = [[own[slot] for own in state] for slot in _SLOTS]
+    return (*slots, together, *([own[_LARGEST] for own in state] for _ in range(amsgrad)))
 
 
 def adam_step(
     optimiser: torch.optim.Adam,
     parameters: list[torch.Tensor],
+    gradients: list[torch.Tensor],
     slots: Slots,
     rate: Any,
     skip: torch.Tensor | None = None,
 ) -> None:
     """As `optimiser.step()`, in a third of the time around it; none where `skip` is not 0."""
-    mean, square, steps, *largest = slots
+    mean, square, steps, together, *largest = slots
     told = {} if skip is None else {"found_inf": skip}
     group = optimiser.param_groups[0]
     with torch.no_grad():
-        torch._foreach_add_(steps, 1)
+        if together:
+            together[0].add_(1)
+        else:
+            torch._foreach_add_(steps, 1)
         torch._fused_adam_(
             parameters,
-            [parameter.grad for parameter in parameters],  # type: ignore[misc]
+            gradients,
             mean,
             square,
             largest[0] if largest else [],
@@ -81,9 +101,10 @@ def shortened(
 
 
 def _length(gradients: list[torch.Tensor], *, looks: bool) -> torch.Tensor:
-    if looks and gradients:  # as `get_total_norm`, which first sorts them by device
-        lengths = torch.stack(torch._foreach_norm(gradients))
-        length: torch.Tensor = torch.linalg.vector_norm(lengths)
+    if looks and gradients:  # `get_total_norm` sorts them by device, and asks for each length
+        length: torch.Tensor = torch.linalg.vector_norm(
+            torch.cat([gradient.reshape(-1) for gradient in gradients])
+        )
         return length
     return torch.nn.utils.get_total_norm(gradients)
 

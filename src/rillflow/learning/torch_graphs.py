@@ -33,18 +33,23 @@ T = TypeVar("T")
 
 WARM = 3
 """updates of a shape that are made as usual, before one is recorded"""
-_FORGET = 100
+FORGET = 100
 """shapes that are counted, before all are counted anew: rows that are never alike are many"""
-_MOST = 4
-"""shapes that are recorded, each with memory of its own; others are learned as usual"""
+MOST = 4
+"""recordings that are kept, each with memory of its own; others are learned as usual"""
 
 Shapes = tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
 
 
 def may_be_recorded(learner: TorchLearner) -> bool:
-    """Whether all updates of a learner do the same, whatever the rows are."""
-    config = learner.config
-    if learner.device.type != "cuda" or learner.others or config.cuda_graphs is False:
+    """Whether all updates of a learner do the same, whatever the rows are.
+
+    On a device that includes random numbers: there are none. On the processor they are drawn
+    anew, and by default small networks alone are recorded: others have more to compute than to
+    ask for.
+    """
+    config, device = learner.config, learner.device.type
+    if device not in ("cuda", "cpu") or learner.others or config.record_updates is False:
         return False
     fixed = not (
         set(scheduled(config)) - {"lr"}
@@ -54,8 +59,12 @@ def may_be_recorded(learner: TorchLearner) -> bool:
         or getattr(config, "target_kl", None) is not None
     )
     ours = config.update is None and config.algorithm.update.__module__.startswith("rillflow.")
-    plain = all(type(net) is Policy for _, net in learner.m.all())
-    return fixed and (config.cuda_graphs is True or (ours and plain))
+    nets = [net for _, net in learner.m.all()]
+    if device == "cuda":
+        usual = all(type(net) is Policy for net in nets)
+    else:
+        usual = all(net.spec.plain for net in nets if isinstance(net, Policy))
+    return fixed and (config.record_updates is True or (ours and usual))
 
 
 class Cuda:
@@ -106,7 +115,7 @@ class UpdateGraphs:
 
     def learn_from(self, rows: Rows, chosen: torch.Tensor | None) -> tuple[Figures, Any]:
         """One update from the chosen rows; its figures, and how large losses and gradients were."""
-        shapes = _shapes_of(rows, chosen)
+        shapes = shapes_of(rows, chosen)
         recorded = self._recorded.get(shapes)
         if recorded is None and self._due(rows, shapes):
             recorded = self._record(rows, chosen, shapes)
@@ -118,13 +127,13 @@ class UpdateGraphs:
         return self.cuda.aside(lambda: self.learner.update_once(parts))
 
     def _due(self, rows: Rows, shapes: Shapes) -> bool:
-        if len(self._seen) >= _FORGET:
+        if len(self._seen) >= FORGET:
             self._seen = {}
         self._seen[shapes] = self._seen.get(shapes, 0) + 1
         return (
             not self._given_up
             and self._seen[shapes] > WARM
-            and len(self._recorded) < _MOST
+            and len(self._recorded) < MOST
             and not (NEXT_OBS in rows and rows_of.time_major(rows))  # looks where episodes end
         )
 
@@ -136,7 +145,7 @@ class UpdateGraphs:
             warnings.warn(
                 f"an update of {self.learner.config.algorithm.name} cannot be recorded as a CUDA "
                 f"graph, so its operations are asked for one by one: {_first_line(error)} "
-                "cuda_graphs=False does not try it.",
+                "record_updates=False does not try it.",
                 stacklevel=2,
             )
         return self._recorded.get(shapes)
@@ -194,14 +203,15 @@ class Recorded:
         return figures, size
 
 
-def _shapes_of(rows: Rows, chosen: torch.Tensor | None) -> Shapes:
+def shapes_of(rows: Rows, chosen: torch.Tensor | None) -> Shapes:
     """Of the rows that are learned from; `chosen` says only how many there are."""
     whole = rows_of.time_major(rows)
+    count = None if chosen is None else chosen.shape[0]  # `len` of a tensor takes its time
     shapes = []
     for name, column in rows.items():
         shape = list(column.shape)
-        if chosen is not None:
-            shape[1 if whole and name not in TIMELESS else 0] = len(chosen)
+        if count is not None:
+            shape[1 if whole and name not in TIMELESS else 0] = count
         shapes.append((name, tuple(shape), column.dtype))
     return tuple(shapes)
 

@@ -13,6 +13,7 @@ import torch
 from rillflow.errors import RunError
 from rillflow.experience.batch import Array, SampleBatch
 from rillflow.learning import rows as rows_of
+from rillflow.learning import torch_adam
 from rillflow.learning.config import AlgorithmConfig
 from rillflow.learning.device_clock import clock_of
 from rillflow.learning.device_errors import LearningErrors
@@ -20,7 +21,6 @@ from rillflow.learning.devices import learner_devices, shares
 from rillflow.learning.figures import Figures, result_of
 from rillflow.learning.learner_base import LearnerBase
 from rillflow.learning.results import Gradients, TrainStats
-from rillflow.learning.torch_adam import adam_step, first_step, remember, remembered, shortened
 from rillflow.learning.torch_batches import on_device, tensor_of
 from rillflow.learning.torch_graphs import UpdateGraphs, may_be_recorded
 from rillflow.learning.torch_modules import TorchModules, resting
@@ -35,10 +35,12 @@ from rillflow.learning.torch_parts import (
     buffers_of_targets,
     detached,
     joined,
+    leave_gradients,
     parameters_of_targets,
     parts_of,
-    sum_of,
 )
+from rillflow.learning.torch_recording import note_turn
+from rillflow.learning.torch_repeats import RepeatedUpdates, recorded_step
 from rillflow.learning.update import Rows, Step, lone_step, steps_of
 from rillflow.policies.modules import Optimiser
 from rillflow.policies.spec import PolicySpec
@@ -74,9 +76,7 @@ class TorchLearner(LearnerBase):
         for copy in self.copies:
             copy.draw_from(self.rng)
             if config.compile:
-                for _, net in copy.all():
-                    net.network.compile()
-                    net.layers = None
+                copy.compile()
         self.device = torch.device(names[0])
         self.looks = self.device.type == "cpu"
         """whether each step looks at its numbers: to look at those of a GPU is to wait for it"""
@@ -87,29 +87,27 @@ class TorchLearner(LearnerBase):
         self.parameters = {
             name: dict(net.network.named_parameters()) for name, net in self.m.by_name.items()
         }
-        self._lists = [
+        self.lists = [
             {name: list(net.network.parameters()) for name, net in copy.by_name.items()}
             for copy in self.copies
         ]
         self.optimisers = {name: self._new_optimiser(name) for name in self.m.by_name}
-        self._averages: dict[str, tuple[list[Any], ...]] = {}
+        self.averages: dict[str, tuple[list[Any], ...]] = {}
         """what each optimiser remembers, slot by slot, once it has made a step"""
         self.rates = DeviceRates(self.device)
         """on a device: learning rates, and steps so far, which nobody has to ask it for"""
         self.clock = clock_of(self.device)
-        self.graphs = UpdateGraphs(self) if may_be_recorded(self) else None
+        self.graphs: RepeatedUpdates | UpdateGraphs | None = None
+        """what repeats updates that are recorded; None: each is made as it is written"""
+        if may_be_recorded(self):
+            self.graphs = RepeatedUpdates(self) if self.looks else UpdateGraphs(self)
         self._followers = [parameters_of_targets(copy) for copy in self.copies]
         self._buffers = [buffers_of_targets(copy) for copy in self.copies]
 
     def _new_optimiser(self, name: str) -> torch.optim.Adam:
-        lr = self.modules.optimisers.get(name, _USUAL).lr
-        return torch.optim.Adam(
-            self._lists[0][name],
-            lr=self.cfg.lr if lr is None else lr,
-            eps=self.config.adam_epsilon,
-            amsgrad=self.config.amsgrad,
-            fused=True,
-        )
+        own = self.modules.optimisers.get(name, _USUAL).lr
+        lr = self.cfg.lr if own is None else own
+        return torch_adam.new_adam(self.lists[0][name], self.config, lr)
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -149,8 +147,6 @@ class TorchLearner(LearnerBase):
             for m, part in zip(self.copies, parts, strict=False)
         ]
         for steps in zip(*updates, strict=True):
-            if steps[0].every > 1 and self.rates.recording:
-                raise RuntimeError("a step is taken only once in several updates")
             if not self.taken(steps[0]):
                 continue
             figures |= joined([detached(step.stats) for step in steps], share)
@@ -160,6 +156,15 @@ class TorchLearner(LearnerBase):
             size = size + self._backward(steps, share, names)
             size = self._step(names, size)
         return figures, size
+
+    def taken(self, step: Step) -> bool:
+        """Whether it is the turn of a step that is not taken in every update."""
+        due = super().taken(step)
+        if step.every > 1:
+            if self.rates.recording:
+                raise RuntimeError("a step is taken only once in several updates")
+            note_turn(step.every, due)
+        return due
 
     def look_at(self, rows: Rows) -> tuple[Figures, float]:
         """The figures of one update and the sum of its losses, without a step."""
@@ -236,45 +241,29 @@ class TorchLearner(LearnerBase):
                 f"a loss is computed from what the modules give, found {type(losses[0]).__name__}, "
                 "which does not depend on them: there is nothing to learn from it."
             )
-        trained = [p for lists in self._lists[: len(losses)] for name in names for p in lists[name]]
+        trained = [p for lists in self.lists[: len(losses)] for name in names for p in lists[name]]
         for parameter in trained:
             parameter.grad = None
         with resting(net for copy in self.copies for net in copy.others(names)):
-            return self._backward_from(losses, share, trained)
-
-    def _backward_from(
-        self, losses: Sequence[Any], share: Sequence[float], trained: list[Any]
-    ) -> Any:
-        # not `autograd.grad`: its gradients may lie in another order than the parameters, which
-        # the fused optimiser does not look at
-        if len(losses) == 1:
-            losses[0].backward(inputs=trained)
-            return losses[0].detach()
-        parts = [loss * s for loss, s in zip(losses, share, strict=True)]
-        # all at once: each device goes through its own part of the graph in its own thread
-        torch.autograd.backward(parts, inputs=trained)
-        count = len(trained) // len(losses)
-        for index, parameter in enumerate(trained[:count]):
-            for other in trained[index + count :: count]:
-                parameter.grad = sum_of(parameter.grad, other.grad, self.device)
-        return sum(part.detach().to(self.device) for part in parts)
+            return leave_gradients(losses, share, trained, self.device)
 
     def _step(self, names: tuple[str, ...], size: Any) -> Any:
         """A step of the optimisers, if loss and gradient are finite; the size of both together."""
         for name in names:
             size = size + self._clip(name)
+        if recorded_step(self, names, size):
+            return size
         if self.looks:
             size = float(size)
             if not math.isfinite(size):
                 return size
         for name in names:
-            optimiser = self.optimisers[name]
+            gradients = [parameter.grad for parameter in self.lists[0][name]]
             if self.looks:
-                self._set_rate(name, optimiser)
-                self._step_by(name, optimiser, optimiser.param_groups[0]["lr"])
+                self.step_by(name, gradients)
             else:  # the optimiser itself leaves the step out, on the device
                 skip = size.isfinite().logical_not().float().reshape(())
-                self._step_by(name, optimiser, self.rate_there(name), skip)
+                self._step_by(name, gradients, self.rate_there(name), skip)
             for copy in self.copies[1:]:
                 copy.by_name[name].network.load_state_dict(
                     self.m.by_name[name].network.state_dict()
@@ -288,19 +277,27 @@ class TorchLearner(LearnerBase):
             self._set_rate(name, optimiser)
         return self.rates.next(name, optimiser.param_groups[0]["lr"])
 
+    def step_by(self, name: str, gradients: list[Any]) -> None:
+        """A step of a network's optimiser by these gradients, on the processor."""
+        optimiser = self.optimisers[name]
+        self._set_rate(name, optimiser)
+        self._step_by(name, gradients, optimiser.param_groups[0]["lr"])
+
     def _step_by(
-        self, name: str, optimiser: torch.optim.Adam, rate: Any, skip: torch.Tensor | None = None
+        self, name: str, gradients: list[Any], rate: Any, skip: torch.Tensor | None = None
     ) -> None:
         """As `optimiser.step()`, in a third of the time around it; none where `skip` is not 0."""
-        parameters = self._lists[0][name]
-        slots = self._averages.get(name)
-        if slots is None or any(parameter.grad is None for parameter in parameters):
-            self._averages.pop(name, None)
-            slots = first_step(optimiser, parameters, self.config.amsgrad, skip)
+        optimiser, parameters = self.optimisers[name], self.lists[0][name]
+        slots = self.averages.get(name)
+        if slots is None or any(gradient is None for gradient in gradients):
+            self.averages.pop(name, None)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
+            slots = torch_adam.first_step(optimiser, parameters, self.config.amsgrad, skip)
             if slots is not None:
-                self._averages[name] = slots
+                self.averages[name] = slots
             return
-        adam_step(optimiser, parameters, slots, rate, skip)
+        torch_adam.adam_step(optimiser, parameters, gradients, slots, rate, skip)
 
     def normalizers(self) -> list[Any]:
         """Of all networks that see observations, on every device, that of the acting one first."""
@@ -324,8 +321,8 @@ class TorchLearner(LearnerBase):
         clip = self.modules.optimisers.get(name, _USUAL).clip
         clip = self.cfg.grad_clip if clip is None else clip
         shorten = clip is not None and math.isfinite(clip)
-        parameters, most = self._lists[0][name], self.cfg.grad_clip_value
-        return shortened(parameters, clip if shorten else None, most, looks=self.looks)
+        parameters, most = self.lists[0][name], self.cfg.grad_clip_value
+        return torch_adam.shortened(parameters, clip if shorten else None, most, looks=self.looks)
 
     def fetched(self, figures: list[Figures], sizes: list[Any]) -> tuple[list[Figures], list[Any]]:
         """What updates have told, as plain numbers; of a device all is fetched together."""
@@ -376,12 +373,14 @@ class TorchLearner(LearnerBase):
     def optimiser_state(self, name: str) -> dict[str, dict[str, Array]]:
         """What the optimiser of a network remembers of each parameter; nothing before a step."""
         with self.computing():
-            return remembered(self.optimisers[name], self.parameters[name])
+            return torch_adam.remembered(self.optimisers[name], self.parameters[name])
 
     def set_optimiser_state(self, name: str, slots: Mapping[str, Mapping[str, Array]]) -> None:
         """Restore that."""
-        remember(self.optimisers[name], self.parameters[name], slots, amsgrad=self.config.amsgrad)
-        self._averages.pop(name, None)
+        torch_adam.remember(
+            self.optimisers[name], self.parameters[name], slots, amsgrad=self.config.amsgrad
+        )
+        self.averages.pop(name, None)
         if self.graphs is not None:
             self.graphs.forget()  # they go on from what it remembered
         self.rates.made[name] = max((int(slot["step"]) for slot in slots.values()), default=0)

@@ -28,7 +28,27 @@ def parts_of(everywhere: Sequence[Rows], chosen: Any) -> Iterator[Rows]:
         yield rows_of.take(rows, part if order is None else order[part].to(device))
 
 
-def sum_of(
+def leave_gradients(
+    losses: Sequence[Any], share: Sequence[float], trained: list[Any], device: torch.device
+) -> Any:
+    """Leave the gradients of a loss, of which each device has a part, at the first one's
+    parameters; the loss. `trained` are the parameters of all devices, one device after another."""
+    # not `autograd.grad`: its gradients may lie in another order than the parameters, which
+    # the fused optimiser does not look at
+    if len(losses) == 1:
+        losses[0].backward(inputs=trained)
+        return losses[0].detach()
+    parts = [loss * s for loss, s in zip(losses, share, strict=True)]
+    # all at once: each device goes through its own part of the graph in its own thread
+    torch.autograd.backward(parts, inputs=trained)
+    count = len(trained) // len(losses)
+    for index, parameter in enumerate(trained[:count]):
+        for other in trained[index + count :: count]:
+            parameter.grad = _sum_of(parameter.grad, other.grad, device)
+    return sum(part.detach().to(device) for part in parts)
+
+
+def _sum_of(
     one: torch.Tensor | None, other: torch.Tensor | None, device: torch.device
 ) -> torch.Tensor | None:
     """Of two gradients, of which some may not be there."""

@@ -77,7 +77,7 @@ class Member(TorchLearner):
 
     def _averaged(self, names: tuple[str, ...], loss: Any, told: Figures) -> tuple[Any, Figures]:
         """Gradients, loss and figures of all learners, each by the rows that it had."""
-        gradients = [p.grad for name in names for p in self._lists[0][name] if p.grad is not None]
+        gradients = [p.grad for name in names for p in self.lists[0][name] if p.grad is not None]
         single = [n for n, value in told.items() if torch.as_tensor(value).ndim == 0]
         numbers = [torch.as_tensor(value, device=self.device) for value in
                    (loss, *[told[name] for name in single])]  # fmt: skip
