@@ -55,7 +55,7 @@ def test_without_units_they_are_not_learned() -> None:
     """What `scale_actions` is for: the lowest torque is all that is ever tried."""
     run = rf.train("ppo", Torque, until=16_000, scale_actions=False, **HOW)
     assert float(np.mean(run.evaluate(20))) < -5
-    assert run.act([0.5])[0] < 10  # which the environment is given as 300
+    assert run.act([0.5])[0] == 300  # clipped: the network says next to nothing
 
 
 @pytest.mark.parametrize("algorithm", ["a2c", "a3c", "appo", "impala", "pg"])

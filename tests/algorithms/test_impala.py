@@ -171,8 +171,9 @@ def test_the_value_of_a_reward_for_ever(model: str) -> None:
     Whoever took the cut for an end would find 3.8 on average.
     """
     cfg = impala.Config.make(
-        env="ConstantReward", gamma=0.8, lr=2e-2, model=model, lstm_size=8, hidden=(8,),
+        env="ConstantReward", gamma=0.8, lr=2e-2, model=model, hidden=(8,),
         num_envs_per_worker=2, rollout_fragment_length=7, train_batch_size=28,
+        **({"lstm_size": 8} if model == "lstm" else {}),
     )  # fmt: skip
     workers = Workers(cfg)
     with impala.plan(ParallelRollouts(workers), workers).run("sim") as run:

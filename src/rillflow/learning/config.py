@@ -321,7 +321,7 @@ class AlgorithmConfig(metaclass=_Settings):
             wrong.append(f"adam_epsilon must be above 0, got {self.adam_epsilon!r}")
         if self.final_lr is not None and not self.final_lr >= 0:
             wrong.append(f"final_lr must be 0 or above, or None, got {self.final_lr!r}")
-        wrong += problems_of_many(self)
+        wrong += problems_of_many(self, wrong)
         if self.normalize_observations and self.scale_observations:
             wrong.append(BOTH_SCALED)
         wrong += [*self.preprocessing.problems(), *acting_device.problems(self)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,13 @@ _NONE_BELOW_ZERO = ("vf_loss_coef", "max_weight_sync_delay")
 _PARTS = ("lambda_", "vtrace_lambda")
 
 
-def problems(cfg: AlgorithmConfig) -> list[str]:
-    """What is wrong, each with the way out."""
+def problems(cfg: AlgorithmConfig, known: Collection[str] = ()) -> list[str]:
+    """What is wrong, each with the way out; not again what is known to be wrong with a number."""
     wrong = [
         f"{name} must be a finite number, got {value!r}"
         for name, value in vars(cfg).items()
         if isinstance(value, float) and not math.isfinite(value)
+        if not any(one.startswith(f"{name} ") for one in known)
     ]
     wrong += [
         f"{name} must be above 0, or None, got {limit!r}"

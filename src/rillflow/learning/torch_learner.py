@@ -101,6 +101,7 @@ class TorchLearner(LearnerBase):
         """what repeats updates that are recorded; None: each is made as it is written"""
         if may_be_recorded(self):
             self.graphs = RepeatedUpdates(self) if self.looks else UpdateGraphs(self)
+            self.m.compares = False
         self._followers = [parameters_of_targets(copy) for copy in self.copies]
         self._buffers = [buffers_of_targets(copy) for copy in self.copies]
 

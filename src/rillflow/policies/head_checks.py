@@ -20,9 +20,10 @@ def check_head(spec: PolicySpec) -> None:
     """The head can give actions of this kind."""
     kind = spec.actions.kind
     if spec.head == "q" and spec.actions.numbers:
+        more = "SAC, TD3, " if kind == "continuous" else ""
         raise BuildError(
             "head='q' has one output per action and cannot enumerate the continuous actions of "
-            f"{spec.action_space}; use an actor-critic method (PPO, SAC, TD3, A2C, A3C, IMPALA), "
+            f"{spec.action_space}; use an actor-critic method (PPO, {more}A2C, A3C, IMPALA), "
             "head='actor_critic', or make the actions discrete"
         )
     if spec.head == "q" and kind == "multidiscrete":
