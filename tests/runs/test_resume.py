@@ -19,6 +19,7 @@ import torch
 import rillflow as rf
 from rillflow.algorithms import get_algorithm
 from rillflow.checkpoint import newest_checkpoint
+from rillflow.errors import BuildError
 from rillflow.results.config_as_json import settings_of
 from rillflow.rl.rollouts import ParallelRollouts
 from rillflow.runs.checkpointer import Checkpointer
@@ -166,6 +167,19 @@ def test_a_run_from_before_masks_goes_on_without_them(tmp_path: Path) -> None:
     settings = settings_of(work.config)
     assert settings.pop("action_masks") is False
     assert not settings_from(type(work.config), settings).action_masks
+
+
+def test_settings_of_no_use_that_an_earlier_version_took_are_left_out() -> None:
+    """They are refused today, and nobody can leave them out of a run that was saved."""
+    kind = type(job("ppo", 800).config)
+    saved = {"env": "CartPole-v1", "lr": 5e-4, "lr_updates": 7, "memory_size": 9}
+    with pytest.raises(BuildError, match=r"lr_updates=7 is .* memory_size=9 is "):
+        kind(**saved)
+    found = settings_from(kind, saved)
+    assert found == settings_from(kind, {"env": "CartPole-v1", "lr": 5e-4})
+    assert (found.lr, found.lr_updates, found.memory_size) == (5e-4, 10_000, 128)
+    with pytest.raises(BuildError, match="lr must be above 0"):
+        settings_from(kind, {**saved, "lr": -1.0})
 
 
 def test_a_resumed_run_of_atari_is_the_run_that_was_not_interrupted(

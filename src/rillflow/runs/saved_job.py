@@ -136,7 +136,8 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
     """Settings as they were, from what `run.json` holds of them.
 
     Code is saved by name, `module:name`, and found again by it. Settings that this version does
-    not know are refused: the run would not be the same one.
+    not know are refused: the run would not be the same one. Those that an earlier version took, and
+    that are refused now because they are of no use, are left out: nothing ever came of them.
     """
     defaults = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {**AS_BEFORE}
@@ -148,4 +149,10 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
         elif isinstance(value, list) and name in defaults:
             value = tuple(value)
         values[name] = value
-    return kind.make(**values)
+    try:
+        return kind.make(**values)
+    except BuildError as error:
+        useless = [name for name, value in values.items() if f"{name}={value!r} is " in str(error)]
+        if not useless:
+            raise
+    return kind.make(**{name: value for name, value in values.items() if name not in useless})
