@@ -38,10 +38,9 @@ def page() -> str:
     held = [row for row in rows if _held(found.get(str(row), []))]
     failed = [row for row in rows if _fails(found.get(str(row), []))]
     missing = [row for row in rows if row not in held and row not in failed]
-    counted = (
-        f"{len(held)} of {len(held) + len(failed)} rows are held by all {SEEDS} seeds; "
-        f"{len(missing)} more were not measured yet, or not with {SEEDS}."
-    )
+    counted = f"{len(held)} of {len(held) + len(failed)} rows are held by all {SEEDS} seeds."
+    if missing:
+        counted += f" {len(missing)} more were not measured yet, or not with {SEEDS}."
     pieces = [counted, _table(rows, found), "## Rows that fail", _failures(failed, found)]
     pieces += _tuned([row for row in rows if str(row) in found])
     if missing:
