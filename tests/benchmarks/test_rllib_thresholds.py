@@ -163,7 +163,7 @@ def test_the_page_names_what_fails_and_what_was_not_measured(
             rllib_thresholds.keep(path, row, attempted(seed, 7.0 if passed else 3.0, passed))
     monkeypatch.setattr(shown, "measured", lambda original=shown.measured: original(path))
     text = shown.page()
-    assert text.startswith("1 of 2 rows are held by all 3 seeds; ")
+    assert text.startswith("1 of 2 rows are held by all 3 seeds. ")
     assert f"- {bad}: 2 of 3 seeds reach {bad.asks:g}." in text
     assert "7, **3**, 7" in text
     missing = text.partition("## Not measured yet")[2]
