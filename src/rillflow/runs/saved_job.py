@@ -152,6 +152,7 @@ def settings_from(kind: type[AlgorithmConfig], saved: Mapping[str, Any]) -> Algo
     try:
         return kind.make(**values)
     except BuildError as error:
+        # what is refused as of no use is named with its value: "lr_updates=7 is how long ..."
         useless = [name for name, value in values.items() if f"{name}={value!r} is " in str(error)]
         if not useless:
             raise
